@@ -18,9 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def arguments():
     p = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    p.add_argument(
-        "--quick", action="store_true", help="about four minutes: fewer rounds, no 4096^3, fewer rivals' settings"
-    )
+    p.add_argument("--quick", action="store_true", help="fewer rounds, no 4096^3, fewer rivals' settings")
     p.add_argument("--threads", default="1,2", help="numbers of threads, each a pass of its own (default 1,2)")
     p.add_argument("--filter", default="", metavar="TEXT", help="only rows with TEXT in section, work, format or rival")
     p.add_argument("--list", action="store_true", help="name the rows and measure nothing")

@@ -115,6 +115,8 @@ BATCH = BATCHES["resnet20"]
 # Depthwise convolutions of MobileNet, each the first of its size without a stride: height, channels.
 DEPTHWISE = [(32, 32), (16, 128), (8, 256), (4, 512)]
 HEADS = (16, 6, 128, 32)  # of the attention of gpt: sequences, heads, tokens, width of a head
+# Operations of gpt on rows: tokens and their width, scores of attention, tokens and the width of the layer between.
+ROWS = {"layernorm": (2048, 192), "softmax": (16 * 6 * 128, 128), "gelu": (2048, 768)}
 EVALUATED = 64  # images
 STEP = step_of("resnet20")
 CONVERTED = 2**25  # elements: larger than the caches
@@ -255,6 +257,7 @@ class Works:
         for work, label, beside in (
             ("matmul {} gauss 2048 2048 2048", "matmul 2048x2048x2048", ""),
             (f"step {{}} resnet20 {BATCH}", "training step", ""),
+            ("step {} resnet20 1", "training step, batch 1", ""),
             *small,
         ):
             label += ", scaling beside a busy core" if beside else ", scaling"
@@ -330,22 +333,34 @@ class Works:
             for format in FORMATS:
                 group.row(title, format, "best torch fp32", ours[format], fp32)
             group.row(title, "flex16+5", "best torch bf16 autocast", ours["flex16+5"], autocast)
+            fast = group.add("ours bf16 fast", self.ours, f"step bf16:fast {model} {batch}")
+            for rival, theirs in (("best torch bf16 autocast", autocast), ("ours fp32", [ours["fp32"]])):
+                group.row(f"{title}, class fast", "bf16", rival, fast, theirs, kernels=self.fast_kernels)
             for format in FORMATS[:-1]:
                 group.row(title, format, "ours fp32", ours[format], [ours["fp32"]])
             yield group
 
     def parts(self, threads):
-        """Attention of gpt, depthwise convolutions of MobileNet."""
+        """Attention of gpt, its normalisation, softmax and GELU, depthwise convolutions of MobileNet."""
         shape = " ".join(map(str, HEADS))
         title = "causal attention, {} x {} heads, {} x {}".format(*HEADS)
         group = self._group("parts of networks", title, threads)
-        torch = self._torch(group, f"attention {shape}", "fp32", ("contiguous",))
-        autocast = self._torch(group, f"attention {shape}", "autocast", ("contiguous",))
+        settings = ("contiguous", "compiled")[: 1 if self.quick else 2]
+        torch = self._torch(group, f"attention {shape}", "fp32", settings)
+        autocast = self._torch(group, f"attention {shape}", "autocast", settings)
         for format in ("flex16+5", "fp32"):
             ours = group.add(f"ours {format}", self.ours, f"attention {format} {shape}")
-            group.row(title, format, "torch fp32", ours, torch)
-            group.row(title, format, "torch bf16 autocast", ours, autocast)
+            group.row(title, format, "best torch fp32", ours, torch)
+            group.row(title, format, "best torch bf16 autocast", ours, autocast)
         yield group
+        for work, (rows, columns) in ROWS.items():
+            title = f"{work} {rows}x{columns}, both passes"
+            group = self._group("parts of networks", title, threads)
+            torch = self._torch(group, f"{work} {rows} {columns}", "fp32", ("contiguous",))
+            for format in FORMATS:
+                ours = group.add(f"ours {format}", self.ours, f"{work} {format} {rows} {columns}")
+                group.row(title, format, "torch fp32", ours, torch)
+            yield group
         for side, channels in DEPTHWISE:
             title = f"depthwise conv {side}x{side}x{channels}, all passes"
             batch = BATCHES["mobilenet"]
@@ -372,9 +387,11 @@ class Works:
             )
             for precision in ("fp32", "int8")
         }
+        torch = self._torch(group, f"evaluate {work}", "fp32")
         for format in FORMATS:
             ours = group.add(f"ours {format}", self.ours, f"evaluate {format} {work}")
             group.row(title, format, "onnxruntime fp32", ours, [theirs["fp32"]])
+            group.row(title, format, "best torch fp32", ours, torch)
         group.row(title, "flex16+5", "onnxruntime int8 (not the same work)", "ours flex16+5", [theirs["int8"]])
         yield group
 

@@ -134,6 +134,58 @@ static const char *prepare_attention(void (**run)(void), tensor_format format, c
     return attend() ? ours_failure() : NULL;
 }
 
+/* --- normalisation, softmax and GELU, forward and backward -------------------------------------------------------- */
+
+enum { X, OF_Y, RESULT, DX, GAMMA, BETA, DGAMMA, DBETA };
+static const double EPSILON = 1e-5;
+static tensor_status (*both_passes)(void);
+
+static tensor_status normalise(void) {
+    tensor **o = operands;
+    tensor_status status = tensor_layernorm(o[RESULT], o[X], o[GAMMA], o[BETA], EPSILON);
+    return status ? status : tensor_layernorm_grad(o[DX], o[DGAMMA], o[DBETA], o[OF_Y], o[X], o[GAMMA], EPSILON);
+}
+
+static tensor_status share(void) {
+    tensor **o = operands;
+    tensor_status status = tensor_softmax(o[RESULT], o[X], 1, false);
+    return status ? status : tensor_softmax_grad(o[DX], o[OF_Y], o[RESULT], 1, false);
+}
+
+static tensor_status activate(void) {
+    tensor **o = operands;
+    tensor_status status = tensor_gelu_tanh(o[RESULT], o[X]);
+    return status ? status : tensor_gelu_tanh_grad(o[DX], o[OF_Y], o[X]);
+}
+
+static void run_both_passes(void) {
+    both_passes();
+}
+
+static const char *prepare_rows(void (**run)(void), tensor_format format, char **argv, tensor_status (*of_both)(void)) {
+    *run = run_both_passes;
+    both_passes = of_both;
+    const int64_t shape[2] = {atoll(argv[0]), atoll(argv[1])};
+    for (int i = X; i <= DBETA; i++) {
+        const int ndim = i < GAMMA ? 2 : 1;
+        const int64_t *of = i < GAMMA ? shape : shape + 1;
+        const bool given = i == X || i == OF_Y || i == GAMMA || i == BETA;
+        if (!(given ? normal_operand(format, ndim, of, (uint64_t)i + 1) : add_operand(format, ndim, of)))
+            return ours_failure();
+    }
+    return of_both() ? ours_failure() : NULL;
+}
+
+static const char *prepare_layernorm(void (**run)(void), tensor_format format, char **argv) {
+    return prepare_rows(run, format, argv, normalise);
+}
+static const char *prepare_softmax(void (**run)(void), tensor_format format, char **argv) {
+    return prepare_rows(run, format, argv, share);
+}
+static const char *prepare_gelu(void (**run)(void), tensor_format format, char **argv) {
+    return prepare_rows(run, format, argv, activate);
+}
+
 /* --- conversion --------------------------------------------------------------------------------------------------- */
 
 /* Converts at the exponent that the first conversion found, as in training, in which autoflex knows it. */
@@ -154,8 +206,8 @@ static const char *prepare_convert(void (**run)(void), tensor_format from, char 
     return NULL;
 }
 
-const struct ours_work ours_operations[] = {{"matmul", 4, .of_format = prepare_matmul},
-                                            {"conv", 10, .of_format = prepare_conv},
-                                            {"attention", 4, .of_format = prepare_attention},
-                                            {"convert", 2, .of_format = prepare_convert},
-                                            {NULL}};
+const struct ours_work ours_operations[] = {
+    {"matmul", 4, .of_format = prepare_matmul},       {"conv", 10, .of_format = prepare_conv},
+    {"attention", 4, .of_format = prepare_attention}, {"layernorm", 2, .of_format = prepare_layernorm},
+    {"softmax", 2, .of_format = prepare_softmax},     {"gelu", 2, .of_format = prepare_gelu},
+    {"convert", 2, .of_format = prepare_convert},     {NULL}};

@@ -4,6 +4,9 @@
  *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit
  *     conv FORMAT N H W C K R STRIDE PADDING GROUPS PASSES   of f forward, d input gradient, w weight gradient
  *     attention FORMAT BATCH HEADS LENGTH WIDTH causal, of heads of that width, forward and backward
+ *     layernorm FORMAT ROWS COLUMNS             forward and backward; so the next two
+ *     softmax FORMAT ROWS COLUMNS
+ *     gelu FORMAT ROWS COLUMNS                  by tanh
  *     convert FROM TO COUNT                     tensor_convert, or tensor_convert_at for a shared exponent
  *     step FORMAT MODEL BATCH                   one training step, of images by momentum, of texts by AdamW
  *     evaluate FORMAT MODEL BATCH               nn_evaluate

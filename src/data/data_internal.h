@@ -3,16 +3,27 @@
 #define FL_DATA_INTERNAL_H
 
 #include "flexlab/data.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096, FL_DATA_MAX_CLASSES = 1 << 16 };
 
-/* Pixels [count, height, width, channels] as uint8, labels below `classes`. A text has no pixels, and its tokens are in
- * `labels`. */
+enum { FL_DATA_NARROW = 256 }; /* the largest vocabulary whose tokens are bytes */
+
+/* The tokens of a text: one array, of bytes if the vocabulary allows it. Both splits of one file are parts of it. */
+struct fl_data_tokens {
+    uint8_t *narrow;
+    uint16_t *wide;  /* NULL if narrow is not */
+    atomic_int sets; /* that have them; the last one frees them */
+};
+
+/* Pixels [count, height, width, channels] as uint8, labels below `classes`. A text has neither, but tokens. */
 struct data_set {
     uint8_t *pixels;
     uint16_t *labels;
+    struct fl_data_tokens *tokens; /* NULL for images */
+    int64_t first;                 /* token 0 of the set is tokens[first] */
     int64_t count;
     int height, width, channels, classes;
     bool text, tokens_alone; /* tokens_alone: their characters are unknown */
@@ -24,6 +35,15 @@ struct data_set {
  * above. */
 tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int height, int width, int channels,
                           int classes);
+
+/* Token i of a text, 0 <= i < count. */
+static inline int fl_data_token(const data_set *set, int64_t i) {
+    const struct fl_data_tokens *t = set->tokens;
+    return t->narrow ? t->narrow[set->first + i] : t->wide[set->first + i];
+}
+
+/* Ends a set's use of its tokens. NULL is allowed. */
+void fl_data_tokens_leave(struct fl_data_tokens *tokens);
 
 /* "directory/name" + suffix, to be freed with fl_free; NULL if memory is lacking. */
 char *fl_data_path(const char *directory, const char *name, const char *suffix);

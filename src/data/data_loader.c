@@ -93,16 +93,23 @@ static void fill_images(const struct data_loader *l, struct buffer *b, int epoch
     }
 }
 
+static void copy_tokens(int32_t *out, const data_set *set, int64_t at, int count) {
+    const struct fl_data_tokens *tokens = set->tokens;
+    at += set->first;
+    if (tokens->narrow)
+        for (int t = 0; t < count; t++)
+            out[t] = tokens->narrow[at + t];
+    else
+        for (int t = 0; t < count; t++)
+            out[t] = tokens->wide[at + t];
+}
+
 static void fill_windows(const struct data_loader *l, struct buffer *b, int64_t first) {
     for (int i = 0; i < b->count; i++) {
-        const int64_t at = l->offset + l->order[first + i] * l->context;
-        const uint16_t *token = l->set->labels + at;
-        int32_t *tokens = b->tokens + (int64_t)i * l->context, *targets = b->targets + (int64_t)i * l->context;
+        const int64_t at = l->offset + l->order[first + i] * l->context, row = (int64_t)i * l->context;
         b->indices[i] = at;
-        for (int t = 0; t < l->context; t++) {
-            tokens[t] = token[t];
-            targets[t] = token[t + 1];
-        }
+        copy_tokens(b->tokens + row, l->set, at, l->context);
+        copy_tokens(b->targets + row, l->set, at + 1, l->context);
     }
 }
 

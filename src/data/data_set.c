@@ -71,6 +71,7 @@ void data_free(data_set *set) {
         return;
     fl_free(set->pixels);
     fl_free(set->labels);
+    fl_data_tokens_leave(set->tokens);
     fl_free(set->character);
     fl_free(set);
 }
@@ -108,7 +109,9 @@ const uint8_t *data_image(const data_set *set, int64_t i) {
 }
 
 int data_label(const data_set *set, int64_t i) {
-    return set && i >= 0 && i < set->count ? set->labels[i] : -1;
+    if (!set || i < 0 || i >= set->count)
+        return -1;
+    return set->text ? fl_data_token(set, i) : set->labels[i];
 }
 
 /* Sums of pixels and of their squares; integers, so the parts may be added in any order. */

@@ -1,5 +1,5 @@
-/* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or numbers of the caller. They are in
- * `labels`; there are no pixels. */
+/* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or numbers of the caller. A file is
+ * read into the memory in which its tokens stay if they are bytes, and both splits of a file are parts of one array. */
 #include "core/base/fail.h"
 #include "core/base/hash.h"
 #include "core/base/memory.h"
@@ -15,16 +15,29 @@ enum { BYTES = 256, DEFAULT_PERCENT = 10, MOST_PERCENT = 99 };
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
+void fl_data_tokens_leave(struct fl_data_tokens *t) {
+    if (!t || atomic_fetch_sub(&t->sets, 1) > 1)
+        return;
+    fl_free(t->narrow);
+    fl_free(t->wide);
+    fl_free(t);
+}
+
+static tensor_status no_memory(const char *what, const char *path, int64_t count) {
+    return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld tokens (%s)", what, (long long)count, path);
+}
+
+/* A set that has no array of tokens yet. */
 static tensor_status new_set(data_set **set, const char *what, const char *path, int64_t count, int classes) {
     data_set *s = fl_alloc_zero(sizeof *s);
     if (s) {
-        *s = (data_set){.count = count, .classes = classes, .text = true};
-        s->labels =
-            count <= INT64_MAX / (int64_t)sizeof *s->labels ? fl_alloc((size_t)count * sizeof *s->labels) : NULL;
+        *s = (data_set){.count = count, .classes = classes, .text = true, .tokens = fl_alloc_zero(sizeof *s->tokens)};
+        if (s->tokens)
+            atomic_init(&s->tokens->sets, 1);
     }
-    if (!s || !s->labels) {
+    if (!s || !s->tokens) {
         data_free(s);
-        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld tokens (%s)", what, (long long)count, path);
+        return no_memory(what, path, count);
     }
     *set = s;
     return TENSOR_OK;
@@ -39,30 +52,58 @@ static tensor_status set_vocabulary(data_set *s, const char *what, const uint32_
     return TENSOR_OK;
 }
 
-static tensor_status from_bytes(data_set **set, const char *what, const char *path, const uint8_t *text,
-                                int64_t bytes) {
-    const tensor_status status = new_set(set, what, path, bytes, BYTES);
-    for (int64_t i = 0; !status && i < bytes; i++)
-        (*set)->labels[i] = text[i];
-    return status;
+static uint16_t *alloc_wide(int64_t count) {
+    return count <= INT64_MAX / (int64_t)sizeof(uint16_t) ? fl_alloc((size_t)count * sizeof(uint16_t)) : NULL;
+}
+
+/* A text: of the caller, or in memory of its own, which a set may take over. */
+struct text {
+    const char *what, *path; /* for messages */
+    const uint8_t *bytes;
+    int64_t count;
+    uint8_t *own; /* NULL: the bytes are the caller's */
+};
+
+/* Gives the bytes to a set, as a copy if they are the caller's. */
+static tensor_status take_bytes(data_set *s, struct text *text) {
+    uint8_t *bytes = text->own ? text->own : fl_alloc((size_t)text->count);
+    if (!bytes)
+        return no_memory(text->what, text->path, text->count);
+    if (!text->own)
+        memcpy(bytes, text->bytes, (size_t)text->count);
+    text->own = NULL;
+    s->tokens->narrow = bytes;
+    return TENSOR_OK;
+}
+
+static tensor_status number_characters(data_set *s, struct text *text) {
+    if (s->distinct <= FL_DATA_NARROW) {
+        const tensor_status status = take_bytes(s, text);
+        return status ? status
+                      : fl_data_character_bytes(s->tokens->narrow, s->character, s->distinct, text->what, text->path,
+                                                text->count);
+    }
+    s->tokens->wide = alloc_wide(s->count);
+    return s->tokens->wide ? fl_data_character_numbers(s->tokens->wide, s->character, s->distinct, text->what,
+                                                       text->path, text->bytes, text->count)
+                           : no_memory(text->what, text->path, s->count);
 }
 
 /* Makes a set with the characters of the text itself, or those of `vocabulary`. */
-static tensor_status from_characters(data_set **set, const char *what, const char *path, const uint8_t *text,
-                                     int64_t bytes, const data_set *vocabulary) {
+static tensor_status from_characters(data_set **set, struct text *text, const data_set *vocabulary) {
     struct fl_data_characters own;
-    tensor_status status = fl_data_characters(&own, what, path, text, bytes);
+    tensor_status status = fl_data_characters(&own, text->what, text->path, text->bytes, text->count);
     if (status)
         return status;
     const uint32_t *character = vocabulary ? vocabulary->character : own.character;
     const int distinct = vocabulary ? vocabulary->distinct : own.distinct;
     data_set *s = NULL;
-    status = new_set(&s, what, path, own.count, distinct < 2 ? 2 : distinct);
+    status = new_set(&s, text->what, text->path, own.count, distinct < 2 ? 2 : distinct);
     if (!status)
-        status = set_vocabulary(s, what, character, distinct);
-    if (!status)
-        status = fl_data_character_numbers(s->labels, character, distinct, what, path, text, bytes);
+        status = set_vocabulary(s, text->what, character, distinct);
     fl_free(own.character);
+    if (!status)
+        status = number_characters(s, text);
     if (status)
         data_free(s);
     else
@@ -70,16 +111,27 @@ static tensor_status from_characters(data_set **set, const char *what, const cha
     return status;
 }
 
-static tensor_status from_text(data_set **set, const char *what, const char *path, const uint8_t *text, int64_t bytes,
-                               data_unit unit, const data_set *vocabulary) {
-    if (bytes < 1)
-        return fl_fail(TENSOR_E_DATA, "%s: %s is empty, expected at least one byte", what, path);
-    return unit == DATA_BYTES ? from_bytes(set, what, path, text, bytes)
-                              : from_characters(set, what, path, text, bytes, vocabulary);
+static tensor_status from_bytes(data_set **set, struct text *text) {
+    data_set *s = NULL;
+    tensor_status status = new_set(&s, text->what, text->path, text->count, BYTES);
+    if (!status)
+        status = take_bytes(s, text);
+    if (status)
+        data_free(s);
+    else
+        *set = s;
+    return status;
+}
+
+static tensor_status from_text(data_set **set, struct text *text, data_unit unit, const data_set *vocabulary) {
+    if (text->count < 1)
+        return fl_fail(TENSOR_E_DATA, "%s: %s is empty, expected at least one byte", text->what, text->path);
+    return unit == DATA_BYTES ? from_bytes(set, text) : from_characters(set, text, vocabulary);
 }
 
 data_set *data_new_text(const char *text, int64_t bytes, data_unit unit, const data_set *vocabulary) {
     data_set *set = NULL;
+    struct text whole = {"data_new_text", "the text", (const uint8_t *)text, bytes, NULL};
     if (!text || bytes < 0)
         fl_fail(TENSOR_E_ARGUMENT, "data_new_text: %s", text ? "a negative number of bytes" : "the text is NULL");
     else if (unit != DATA_BYTES && unit != DATA_CHARACTERS)
@@ -88,7 +140,7 @@ data_set *data_new_text(const char *text, int64_t bytes, data_unit unit, const d
         fl_fail(TENSOR_E_ARGUMENT,
                 "data_new_text: a vocabulary is given, expected DATA_CHARACTERS and a set of characters");
     else
-        (void)from_text(&set, "data_new_text", "the text", (const uint8_t *)text, bytes, unit, vocabulary);
+        (void)from_text(&set, &whole, unit, vocabulary);
     return set;
 }
 
@@ -112,8 +164,21 @@ data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary) 
     if (new_set(&set, "data_new_tokens", "the array", count, vocabulary))
         return NULL;
     set->tokens_alone = true;
+    struct fl_data_tokens *t = set->tokens;
+    if (vocabulary <= FL_DATA_NARROW)
+        t->narrow = fl_alloc((size_t)count);
+    else
+        t->wide = alloc_wide(count);
+    if (!t->narrow && !t->wide) {
+        data_free(set);
+        (void)no_memory("data_new_tokens", "the array", count);
+        return NULL;
+    }
     for (int64_t i = 0; i < count; i++)
-        set->labels[i] = (uint16_t)tokens[i];
+        if (t->narrow)
+            t->narrow[i] = (uint8_t)tokens[i];
+        else
+            t->wide[i] = (uint16_t)tokens[i];
     return set;
 }
 
@@ -187,32 +252,33 @@ static tensor_status read_file(data_set **set, const char *path, data_unit unit,
     tensor_status status = fl_data_file_open(&file, &bytes, "text", path, NULL);
     if (status)
         return status;
-    uint8_t *text = bytes ? fl_alloc((size_t)bytes) : NULL;
-    if (bytes && !text)
+    uint8_t *own = bytes ? fl_alloc((size_t)bytes) : NULL;
+    if (bytes && !own)
         status = fl_fail(TENSOR_E_MEMORY, "text: no memory for the %lld bytes of %s", (long long)bytes, path);
     if (!status)
-        status = fl_data_read_at(file, "text", path, 0, text, bytes);
+        status = fl_data_read_at(file, "text", path, 0, own, bytes);
     close(file);
+    struct text text = {"text", path, own, bytes, own};
     if (!status)
-        status = from_text(set, "text", path, text, bytes, unit, vocabulary);
-    fl_free(text);
+        status = from_text(set, &text, unit, vocabulary);
+    fl_free(text.own);
     return status;
 }
 
-/* Copies the first or the last tokens of a set as a new set. */
-static tensor_status copy_tokens(data_set **part, const data_set *whole, int64_t begin, int64_t count,
-                                 const char *path) {
-    data_set *s = NULL;
-    tensor_status status = new_set(&s, "text", path, count, whole->classes);
-    if (!status && whole->character)
-        status = set_vocabulary(s, "text", whole->character, whole->distinct);
-    if (!status)
-        memcpy(s->labels, whole->labels + begin, (size_t)count * sizeof *s->labels);
-    if (status)
+/* Makes a set of some tokens of another, which both have in one array. */
+static tensor_status share_tokens(data_set **part, const data_set *whole, int64_t begin, int64_t count) {
+    data_set *s = fl_alloc_zero(sizeof *s);
+    if (!s)
+        return fl_fail(TENSOR_E_MEMORY, "text: no memory for a split");
+    *s = (data_set){.count = count, .classes = whole->classes, .text = true, .first = whole->first + begin};
+    if (whole->character && set_vocabulary(s, "text", whole->character, whole->distinct)) {
         data_free(s);
-    else
-        *part = s;
-    return status;
+        return TENSOR_E_MEMORY;
+    }
+    s->tokens = whole->tokens;
+    atomic_fetch_add(&s->tokens->sets, 1);
+    *part = s;
+    return TENSOR_OK;
 }
 
 /* Splits a single file, whose last `percent` percent are the test split. `whole` is freed or becomes the training
@@ -226,7 +292,7 @@ static tensor_status share(data_set *sets[2], data_set *whole, const bool wanted
                          "text: %s: test=%lld leaves no token of %lld for the test split", path, (long long)percent,
                          (long long)whole->count);
     else if (wanted[DATA_TEST])
-        status = copy_tokens(&sets[DATA_TEST], whole, train, test, path);
+        status = share_tokens(&sets[DATA_TEST], whole, train, test);
     if (!status && wanted[DATA_TRAIN]) {
         whole->count = train;
         sets[DATA_TRAIN] = whole;

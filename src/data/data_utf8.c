@@ -50,7 +50,8 @@ struct job {
     const uint16_t *number;
     const uint8_t *known; /* for each code point below `limit`, whether it has a number */
     uint32_t limit;
-    uint16_t *out;
+    uint16_t *out; /* NULL: the numbers take the place of the text */
+    uint8_t *text;
 };
 
 /* Returns `at`, or the position after the bytes there that continue a character; 0 remains 0. */
@@ -152,6 +153,16 @@ static void count_part(void *context, int number, int worker) {
     part->count = count;
 }
 
+/* Reads the character at `at`, which has a number, and returns the position after it; NULL if it has none. */
+static const uint8_t *take_number(const struct job *job, const uint8_t *at, const uint8_t *end, uint16_t *number) {
+    uint32_t character;
+    const uint8_t *next = take_character(at, end, &character);
+    if (!next || character >= job->limit || !job->known[character])
+        return NULL;
+    *number = job->number[character];
+    return next;
+}
+
 static void number_part(void *context, int number, int worker) {
     (void)worker;
     struct job *job = context;
@@ -159,15 +170,40 @@ static void number_part(void *context, int number, int worker) {
     uint16_t *out = job->out;
     for (int p = 0; p < number; p++)
         out += job->part[p].count;
-    for (const uint8_t *at = part->begin; at < part->end; out++) {
-        uint32_t character;
-        const uint8_t *next = take_character(at, part->end, &character);
-        if (!next || character >= job->limit || !job->known[character]) {
+    for (const uint8_t *at = part->begin, *next; at < part->end; at = next, out++) {
+        next = take_number(job, at, part->end, out);
+        if (!next) {
             part->wrong = at;
             return;
         }
-        *out = job->number[character];
-        at = next;
+    }
+}
+
+/* Puts the numbers of a part at its own beginning: a character has at least a byte, so none is written before the bytes
+ * there have been read. */
+static void number_part_in_place(void *context, int number, int worker) {
+    (void)worker;
+    struct job *job = context;
+    struct part *part = &job->part[number];
+    uint8_t *out = job->text + (part->begin - job->text);
+    for (const uint8_t *at = part->begin, *next; at < part->end; at = next) {
+        uint16_t found;
+        next = take_number(job, at, part->end, &found);
+        if (!next) {
+            part->wrong = at;
+            return;
+        }
+        *out++ = (uint8_t)found;
+    }
+    part->count = out - part->begin;
+}
+
+static void join_parts(const struct job *job) {
+    uint8_t *out = job->text;
+    for (int p = 0; p < job->parts; p++) {
+        if (out != job->part[p].begin)
+            memmove(out, job->part[p].begin, (size_t)job->part[p].count);
+        out += job->part[p].count;
     }
 }
 
@@ -182,13 +218,12 @@ static tensor_status first_unknown(const struct job *job, const char *what, cons
     return TENSOR_OK;
 }
 
-tensor_status fl_data_character_numbers(uint16_t *numbers, const uint32_t *character, int distinct, const char *what,
-                                        const char *path, const uint8_t *text, int64_t bytes) {
-    struct job job;
-    cut_parts(&job, text, bytes);
-    job.limit = character[distinct - 1] + 1;
-    uint16_t *number = fl_alloc_zero(job.limit * sizeof *number);
-    uint8_t *known = fl_alloc_zero(job.limit);
+/* Numbers the characters of the job's parts: into `out`, or in place if that is NULL. */
+static tensor_status number_characters(struct job *job, const uint32_t *character, int distinct, const char *what,
+                                       const char *path, const uint8_t *text) {
+    job->limit = character[distinct - 1] + 1;
+    uint16_t *number = fl_alloc_zero(job->limit * sizeof *number);
+    uint8_t *known = fl_alloc_zero(job->limit);
     tensor_status status =
         number && known ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "%s: no memory for the characters of %s", what, path);
     if (!status) {
@@ -196,14 +231,31 @@ tensor_status fl_data_character_numbers(uint16_t *numbers, const uint32_t *chara
             number[character[i]] = (uint16_t)i;
             known[character[i]] = 1;
         }
-        job.number = number;
-        job.known = known;
-        job.out = numbers;
-        fl_parallel(job.parts, count_part, &job);
-        fl_parallel(job.parts, number_part, &job);
-        status = first_unknown(&job, what, path, text);
+        job->number = number;
+        job->known = known;
+        if (job->out)
+            fl_parallel(job->parts, count_part, job);
+        fl_parallel(job->parts, job->out ? number_part : number_part_in_place, job);
+        status = first_unknown(job, what, path, text);
     }
     fl_free(number);
     fl_free(known);
+    return status;
+}
+
+tensor_status fl_data_character_numbers(uint16_t *numbers, const uint32_t *character, int distinct, const char *what,
+                                        const char *path, const uint8_t *text, int64_t bytes) {
+    struct job job = {.out = numbers};
+    cut_parts(&job, text, bytes);
+    return number_characters(&job, character, distinct, what, path, text);
+}
+
+tensor_status fl_data_character_bytes(uint8_t *text, const uint32_t *character, int distinct, const char *what,
+                                      const char *path, int64_t bytes) {
+    struct job job = {.text = text};
+    cut_parts(&job, text, bytes);
+    const tensor_status status = number_characters(&job, character, distinct, what, path, text);
+    if (!status)
+        join_parts(&job);
     return status;
 }

@@ -24,4 +24,9 @@ tensor_status fl_data_characters(struct fl_data_characters *characters, const ch
 tensor_status fl_data_character_numbers(uint16_t *numbers, const uint32_t *character, int distinct, const char *what,
                                         const char *path, const uint8_t *text, int64_t bytes);
 
+/* The same for at most 256 characters, in the memory of the text: its first bytes become the numbers, one for each
+ * character. On failure the text is neither. */
+tensor_status fl_data_character_bytes(uint8_t *text, const uint32_t *character, int distinct, const char *what,
+                                      const char *path, int64_t bytes);
+
 #endif

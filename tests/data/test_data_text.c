@@ -3,19 +3,22 @@
 #include "data_files.h"
 #include "flexlab/nn.h"
 
-/* Token i of the test's text: no two windows are alike. */
+static int vocabulary = 60000; /* of the test's text; at most 256: its tokens are bytes */
+
+/* Token i of the test's text: no two windows of 60000 tokens are alike. */
 static int32_t token_at(int64_t i) {
-    return (int32_t)((i * 7919 + i / 97 * 31) % 60000);
+    return (int32_t)((i * 7919 + i / 97 * 31) % vocabulary);
 }
 
 static data_set *numbered(int64_t count) {
     int32_t *tokens = malloc((size_t)count * sizeof *tokens);
     for (int64_t i = 0; i < count; i++)
         tokens[i] = token_at(i);
-    data_set *set = data_new_tokens(tokens, count, 60000);
+    data_set *set = data_new_tokens(tokens, count, vocabulary);
     memset(tokens, 0, (size_t)count * sizeof *tokens); /* the set is a copy */
     free(tokens);
-    CHECK(set && data_is_text(set) && data_count(set) == count && data_classes(set) == 60000, "%s", tensor_error());
+    CHECK(set && data_is_text(set) && data_count(set) == count && data_classes(set) == vocabulary, "%s",
+          tensor_error());
     return set;
 }
 
@@ -106,6 +109,56 @@ static void check_splits(void) {
               data_open_splits(&train, &test, "nosuch") == TENSOR_E_ARGUMENT && !train && !test,
           "%s", tensor_error());
     file_remove("a.txt");
+}
+
+/* The splits of one file are parts of one array, whichever is freed first; a limit of one does not concern the other;
+ * and a loader of the second split begins where it does. */
+static void check_shared_splits(int distinct, bool train_first) {
+    enum { COUNT = 1000, TEST = 300, CONTEXT = 7 };
+    char text[2 * COUNT], specification[2 * PATH_MAX];
+    int32_t letters[COUNT];
+    size_t size = 0;
+    for (int i = 0; i < COUNT; i++) { /* U+0100 and what follows, of two bytes */
+        letters[i] = 0x100 + (i < distinct ? i : i * 31 % distinct);
+        text[size++] = (char)(0xC0 | letters[i] >> 6);
+        text[size++] = (char)(0x80 | (letters[i] & 0x3F));
+    }
+    file_write("shared.txt", text, size);
+    snprintf(specification, sizeof specification, "text:%s/shared.txt,unit=characters,test=30", folder);
+    data_set *train = NULL, *test = NULL;
+    const bool opened = !data_open_splits(&train, &test, specification);
+    file_remove("shared.txt");
+    CHECK(opened && data_count(train) == COUNT - TEST && data_count(test) == TEST && data_classes(test) == distinct,
+          "%s", tensor_error());
+    if (!opened)
+        return;
+    CHECK(!data_limit(train, 10) && data_label(train, 10) == -1 && data_count(test) == TEST, "%s", tensor_error());
+    for (int i = 0; i < 10; i++)
+        CHECK(data_character(train, data_label(train, i)) == letters[i], "train, token %d", i);
+    data_set *first = train_first ? train : test, *second = train_first ? test : train;
+    data_free(first);
+    if (train_first) {
+        for (int i = 0; i < TEST; i++)
+            CHECK(data_character(test, data_label(test, i)) == letters[COUNT - TEST + i], "test, token %d", i);
+        data_loader *loader = data_loader_new(test, &(data_loader_config){.batch = 4, .context = CONTEXT});
+        data_batch batch = {0};
+        CHECK(loader && !data_loader_start(loader, 0) && !data_loader_next(&batch, loader), "%s", tensor_error());
+        for (int t = 0; t < batch.count * CONTEXT; t++)
+            CHECK(data_character(test, batch.tokens[t]) == letters[COUNT - TEST + t] &&
+                      data_character(test, batch.targets[t]) == letters[COUNT - TEST + t + 1],
+                  "excerpt, token %d", t);
+        data_loader_free(loader);
+    } else {
+        for (int i = 0; i < 10; i++)
+            CHECK(data_character(train, data_label(train, i)) == letters[i], "train alone, token %d", i);
+    }
+    data_free(second);
+}
+
+static void check_shared(void) {
+    for (int distinct = 255; distinct <= 257; distinct++)
+        for (int train_first = 0; train_first < 2; train_first++)
+            check_shared_splits(distinct, train_first);
 }
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
@@ -251,6 +304,9 @@ static void check_refusals(void) {
     data_free(set), data_free(images);
 }
 
+enum { MANY = 300 };
+static char many[2 * MANY]; /* as many different characters, of two bytes each */
+
 static bool make_characters(void) {
     data_set *set = data_new_text("some\xC3\xAF text", 11, DATA_CHARACTERS, NULL);
     data_free(set);
@@ -258,6 +314,22 @@ static bool make_characters(void) {
 }
 static bool make_tokens(void) {
     data_set *set = data_new_tokens((const int32_t[]){1, 0, 1}, 3, 2);
+    data_free(set);
+    return set != NULL;
+}
+static bool make_wide_tokens(void) {
+    data_set *set = data_new_tokens((const int32_t[]){1, 0, 1}, 3, 257);
+    data_free(set);
+    return set != NULL;
+}
+static bool make_bytes(void) {
+    data_set *set = data_new_text("some text", 9, DATA_BYTES, NULL);
+    data_free(set);
+    return set != NULL;
+}
+static bool make_many_characters(void) {
+    data_set *set = data_new_text(many, sizeof many, DATA_CHARACTERS, NULL);
+    CHECK(!set || data_classes(set) == MANY, "%d characters", data_classes(set));
     data_free(set);
     return set != NULL;
 }
@@ -304,15 +376,25 @@ int main(void) {
                                       .augment = kind & 2,
                                       .drop_last = kind & 4,
                                       .streams = kind & 8 && !(kind & 1)};
+        vocabulary = (const int[]){60000, 256, 257}[i % 3];
         const int64_t least = (int64_t)config.context * (config.batch + 1) + 1;
         check_windows(least + (int64_t)(check_random(&seed) % 2000));
     }
+    vocabulary = 60000;
     check_offsets();
     check_refusals();
+    check_shared();
     file_write("a.txt", "abcabcabc", 9);
     file_write("b.txt", "bca", 3);
     fail_each_allocation("a text of characters", make_characters);
+    for (int i = 0; i < MANY; i++) {
+        many[2 * i] = (char)(0xC0 | (0x100 + i) >> 6);
+        many[2 * i + 1] = (char)(0x80 | ((0x100 + i) & 0x3F));
+    }
+    fail_each_allocation("a text of many characters", make_many_characters);
+    fail_each_allocation("a text of bytes", make_bytes);
     fail_each_allocation("a text of tokens", make_tokens);
+    fail_each_allocation("a text of tokens of two bytes", make_wide_tokens);
     fail_each_allocation("both splits", open_both);
     fail_each_allocation("the splits of one file", open_shared);
     loader_text = numbered(50);

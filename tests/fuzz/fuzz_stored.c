@@ -523,7 +523,7 @@ static void show(struct experiment *x, bool with_figures) {
     if (!with_figures)
         return;
     messages_begin();
-    failed = figures_draw(x, &figures);
+    failed = figures_draw(x, true, &figures);
     messages_end();
     MUST(!failed && !figures.loss && strstr(messages, "gnuplot was not found"), "figures: status %d: %s", failed,
          messages);

@@ -58,7 +58,9 @@ def test_info():
     check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
     lines = done.stdout.splitlines()
     check(len(lines) < 24 and max(map(len, lines)) <= 100, done.shown, len(lines), "lines of at most", max(map(len, lines)))
-    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu", done.stdout), done.stdout)
+    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu; built with(out)? the CUDA backend", done.stdout), done.stdout)
+    asked = "'flexlab info devices' asks it" in done.stdout
+    check(asked == ("built with the CUDA backend" in done.stdout), done.stdout)
     for word in FORMATS + TABLES + ["65504", "MODEL"]:
         check(word in done.stdout, done.shown, "wants", word)
     tables = {name: run("info", name) for name in TABLES}
@@ -162,7 +164,7 @@ def test_output_folder(place):
 
 def test_compare(place):
     out = os.path.join(place, "compare")
-    done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--out", out, "--threads", "1")
+    done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--figures", "--out", out, "--threads", "1")
     check(done.returncode == 0, done.shown, done.returncode, done.stderr)
     lines = done.stdout.splitlines()
     for f in FORMATS:
@@ -208,7 +210,7 @@ def test_compare(place):
 def test_reproducible(place, first):
     for threads, name in (("1", "again"), ("2", "threads")):
         out = os.path.join(place, name)
-        done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--out", out, "--threads", threads, "--quiet")
+        done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--figures", "--out", out, "--threads", threads, "--quiet")
         check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
         check_same(first, out, f"second run with {threads} threads")
     out = os.path.join(place, "other seed")
@@ -244,11 +246,35 @@ def test_variants(place):
 
 def test_without_gnuplot(place):
     out = os.path.join(place, "plain")
-    done = run("train", *TINY, "--max-steps", "2", "--out", out, "--quiet", env={"PATH": "/nonexistent"})
+    done = run("train", *TINY, "--max-steps", "2", "--figures", "--out", out, "--quiet", env={"PATH": "/nonexistent"})
     check(done.returncode == 0 and "apt-get install gnuplot-nox" in done.stderr, done.shown, done.returncode, done.stderr)
     check(sorted(os.listdir(out)) == ["best.safetensors", "last.safetensors", "metrics.jsonl", "report.html", "summary.csv",
                                         "trace-flex16+5-seed1.csv"], os.listdir(out))
     check(done.stdout.endswith(": report.html, summary.csv, metrics.jsonl, traces, best.safetensors, last.safetensors\n"), done.stdout)
+
+
+def test_figures_on_request(place):
+    """Without --figures no gnuplot is run and no figure written; a report draws them later, as the training would have."""
+    tools, out, drawn = (os.path.join(place, name) for name in ("tools", "undrawn", "drawn"))
+    os.mkdir(tools)
+    with open(os.path.join(tools, "gnuplot"), "w") as file:
+        file.write(f"#!/bin/sh\n: > '{tools}/called'\nexit 1\n")
+    os.chmod(os.path.join(tools, "gnuplot"), 0o755)
+    environment = {"PATH": tools + ":" + os.environ["PATH"]}
+    quick = ["compare", *TINY, "--formats", "fp32,flex16+5", "--max-steps", "2", "--quiet", "--out"]
+    done = run(*quick, out, env=environment)
+    check(done.returncode == 0 and done.stderr == "" and not os.path.exists(os.path.join(tools, "called")), done.shown, done.stderr, os.listdir(tools))
+    check(set(os.listdir(out)) == {"metrics.jsonl", "summary.csv", "report.html", "trace-flex16+5-seed1.csv"}, os.listdir(out))
+    done = run(*quick, drawn, "--figures", env=environment)
+    check(done.returncode == 1 and os.path.exists(os.path.join(tools, "called")), done.shown, done.returncode, "this test sees no call")
+    done = run(*quick, os.path.join(place, "unmatched"), "--trace-tensors", "nix*")
+    check(done.returncode == 0 and "--trace-tensors 'nix*': no tensor of the trace matches" in done.stderr, done.shown, done.stderr)
+    if has_gnuplot():
+        done = run(*quick, drawn, "--figures", "--force")
+        check(done.returncode == 0 and ", figures, " in done.stdout, done.shown, done.stdout, done.stderr)
+        done = run("report", out, "--figures")
+        check(done.returncode == 0, done.shown, done.stderr)
+        check_same(out, drawn, "figures drawn later")
 
 
 def main():
@@ -261,6 +287,7 @@ def main():
         test_reproducible(place, first)
         test_variants(place)
         test_without_gnuplot(place)
+        test_figures_on_request(place)
         for folder, _, names in os.walk(place):
             check(not [n for n in names if n.endswith(".part")], "left behind in", folder, names)
     return summary()

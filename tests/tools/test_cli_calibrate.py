@@ -11,7 +11,7 @@ import struct
 import sys
 import tempfile
 
-from cli_harness import check, draw_quickly, expect_error, run, succeed, summary
+from cli_harness import check, expect_error, run, succeed, summary
 
 SIDE, CLASSES, TRAIN, TEST = 8, 4, 1600, 250
 
@@ -46,7 +46,6 @@ def lines(text):
 def main():
     random.seed(7)
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         at = lambda name: os.path.join(place, name)
         for name, count in (("train", TRAIN), ("test", TEST)):
             write_images(place, name, count)

@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 
-from cli_harness import check, draw_quickly, expect_error, read_lines, run, summary, without_time
+from cli_harness import check, expect_error, read_lines, run, summary, without_time
 
 COUNTS, SIDE, CLASSES = {"train": 96, "test": 24}, 6, 3
 
@@ -80,7 +80,6 @@ def errors(place):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    draw_quickly(folder)
     folder = pathlib.Path(folder)
     results = {name: trained(folder, name, specification) for name, specification in write_all(folder).items()}
     check(results["idx"] and any(line["type"] == "run" for line in results["idx"]), "nothing was trained")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import zipfile
 
-from cli_harness import check, draw_quickly, expect_error, run, succeed, summary
+from cli_harness import check, expect_error, run, succeed, summary
 from test_cli_programs import draw, floats, node, npy, port, write_model
 
 
@@ -39,7 +39,6 @@ def differ(*arguments):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         at = lambda name: os.path.join(place, name)
         a, b = model(at("a.onnx")), model(at("b.onnx"), shift=1.25)
         x = [0.5, -3.0, 2.0, 0.25, -0.5, 1.0, 0.0, -1.0]

@@ -22,7 +22,7 @@ from test_cli_files import check_whole, parse, snapshot
 
 LIBRARY = os.path.abspath(sys.argv[2])
 EVERY = sys.argv[3:] == ["all"]
-ARGUMENTS = ["compare", "--model", "mlp2", "--batch", "8", "--epochs", "1", "--threads", "1", "--formats", "fp32,flex16+5", "--quiet"]
+ARGUMENTS = ["compare", "--model", "mlp2", "--batch", "8", "--epochs", "1", "--threads", "1", "--formats", "fp32,flex16+5", "--figures", "--quiet"]
 # kind, errors (0: a short write), how many n are tried without `all`
 KINDS = [("memory", (errno.ENOMEM,), 16), ("write", (errno.ENOSPC, errno.EINTR, 0), 4), ("open", (errno.EMFILE,), 6),
          ("close", (errno.EIO,), 5), ("fsync", (errno.EIO, errno.EINTR), 4), ("rename", (errno.EIO,), 8),

@@ -26,7 +26,7 @@ import safetensors_witness as witness
 from cli_harness import PROGRAM as FLEXLAB, check, draw_once, draw_quickly, folder_in_memory, read_csv, run, summary
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
-TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "2"]
+TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--figures", "--epochs", "2"]
 QUICK = ["compare", *TINY, "--formats", "fp32,flex16+5"]
 FIGURES = {f"figure-{n}.{t}" for n in ("loss", "exponents") for t in ("svg", "png")}
 FILES = {"metrics.jsonl", "summary.csv", "report.html", "trace-flex16+5-seed1.csv"} | FIGURES

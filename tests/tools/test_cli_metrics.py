@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import TINY, check, documented, draw_quickly, read_csv, read_lines, run, succeed, summary
+from cli_harness import TINY, check, documented, read_csv, read_lines, run, succeed, summary
 
 SOURCE = sys.argv[2]
 # Diverges in every format: fp32, fp16 and bf16 to NaN or Inf, the formats without either to large losses.
@@ -212,7 +212,6 @@ def is_commit(revision):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         wild, tame = os.path.join(place, "wild"), os.path.join(place, "tame")
         succeed("compare", *TINY, "--formats", "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16", "--seeds", "2", "--step-loss",
                 "--trace-every", "5", "--trace-tensors", "fc1*", "--out", tame)

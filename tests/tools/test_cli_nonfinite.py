@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_lines, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, read_lines, run, succeed, summary, without_time
 
 GPT = ["--model", "gpt1x64", "--context", "32", "--batch", "8", "--lr", "1", "--max-steps", "30"]
 WORDS = "the cat sat on a mat dog ran far away and then it slept well today".split()
@@ -215,7 +215,6 @@ def test_wgan_generator(place):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         draw = random.Random(3)
         text = os.path.join(place, "text")
         with open(text, "w") as file:

@@ -13,7 +13,7 @@ import tempfile
 
 from cli_harness import PROGRAM, check, quick_gnuplot, run, succeed, summary
 
-QUICK = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "1", "--quiet"]
+QUICK = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "1", "--figures", "--quiet"]
 COMPARE = ["compare", *QUICK, "--formats", "fp32,flex16+5"]
 TRAIN = ["train", *QUICK, "--format", "flex16+5"]
 PICTURES = {}  # the environment with a gnuplot that always draws the same picture

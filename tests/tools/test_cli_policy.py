@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, TINY, check, draw_quickly, expect_error, read_csv, read_lines, succeed, summary, without_time
+from cli_harness import PROGRAM, TINY, check, expect_error, read_csv, read_lines, succeed, summary, without_time
 
 MODEL = [*TINY[:-2], "--epochs", "2"]
 
@@ -290,14 +290,14 @@ def of_layers(folder):
     check(roles(out, "fp32:layers")["fc1.weight"]["master"] == "none", roles(out, "fp32:layers"))
 
 
-def odd_names(folder, real):
+def odd_names(folder):
     """Names of files that formats do not have: an '@', a comma, and one that equals another policy's files."""
     short, texts = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"], {}
     for name in ("v@2.policy", 'a,"b".policy', "O1_bf16"):
         (folder / name).write_text("variant flex16+5\nfc1* format=fp16\n")
         out = folder / "odd"
         succeed("train", *short, "--policy", str(folder / name), "--force", "--out", str(out))
-        succeed("report", str(out), "--quiet", env=real)
+        succeed("report", str(out), "--quiet", "--figures")
         texts[name] = read_csv(out, "summary.csv")
         check(len(texts[name]) == 1 and texts[name][0]["format"] == f"policy:{name}" and texts[name][0]["runs"] == "1"
               and None not in texts[name][0], texts[name])
@@ -343,7 +343,7 @@ def refuses(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        folder, real = pathlib.Path(place), draw_quickly(place)
+        folder = pathlib.Path(place)
         read_again(folder)
         compares(folder)
         accumulates(folder)
@@ -351,7 +351,7 @@ def main():
         scales(folder)
         spells(folder)
         of_layers(folder)
-        odd_names(folder, real)
+        odd_names(folder)
         refuses(folder)
         goes_on(folder)
     return summary()

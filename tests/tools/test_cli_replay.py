@@ -8,7 +8,7 @@ import random
 import sys
 import tempfile
 
-from cli_harness import check, draw_quickly, expect_error, read_csv, run, succeed, summary
+from cli_harness import check, expect_error, read_csv, run, succeed, summary
 
 PLUGIN = os.path.abspath(sys.argv[2])
 TOP = 32767
@@ -297,7 +297,6 @@ def plugins(place, trace):
 
 
 with tempfile.TemporaryDirectory() as directory:
-    draw_quickly(directory)
     made_traces(directory)
     trace = recorded(directory)
     bad_input(directory, trace)

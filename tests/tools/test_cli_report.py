@@ -11,10 +11,11 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-from cli_harness import (TINY, check, draw_once, draw_quickly, expect_error, has_gnuplot, read_csv, run, succeed,
+from cli_harness import (TINY as PLAIN, check, draw_once, draw_quickly, expect_error, has_gnuplot, read_csv, run, succeed,
                          summary, without_time)
 
 FORMATS = "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16"
+TINY = [*PLAIN, "--figures"]
 DRAWN = ["report.html", "figure-loss.svg", "figure-loss.png", "figure-exponents.svg", "figure-exponents.png"]
 # More formats with a shared exponent than a block of the figure has columns, more formats than the palette has colours.
 MANY = ("flex16+5,flex16+5:ngraph,flex16+5:current,flex16+5:nomaster,flex16+5:nomaster:ngraph,flex16+5:nomaster:current,"
@@ -68,9 +69,9 @@ def test_same_bytes(place):
         for file in DRAWN:
             if os.path.exists(os.path.join(out, file)):
                 os.remove(os.path.join(out, file))
-        succeed("report", out, "--quiet")
+        succeed("report", out, "--quiet", "--figures")
         check(differing(out, kept) == [], name, "drawn anew, differ:", differing(out, kept))
-        succeed("report", out, "--out", other)
+        succeed("report", out, "--out", other, "--figures")
         check(set(content(other)) == {n for n in content(out) if n in DRAWN or n == "summary.csv"}, name, os.listdir(other))
         check(all(content(other)[n] == content(out)[n] for n in content(other)), name, "elsewhere, differ:", differing(out, other))
     return os.path.join(place, "plain"), os.path.join(place, "plain kept")
@@ -183,7 +184,7 @@ def test_merge(place, whole, real):
         succeed("compare", *TINY, *arguments, "--out", folders[name], "--quiet")
     for order in ("abcd", "dcba"):
         out = os.path.join(place, "merged " + order)
-        done = succeed("report", *(folders[name] for name in order), "--out", out, env=real)
+        done = succeed("report", *(folders[name] for name in order), "--out", out, "--figures", env=real)
         check("10 of 10 runs" in done.stdout, done.stdout)
         one = {row["format"]: timeless(row) for row in read_csv(whole, "summary.csv")}
         two = {row["format"]: timeless(row) for row in read_csv(out, "summary.csv")}
@@ -436,9 +437,9 @@ def test_usage(place, folder):
     done = run("report", folder, env={"PATH": "/nonexistent"})
     check(done.returncode == 1 and "gnuplot" in done.stderr and content(folder) == before, done.stderr)
     new = os.path.join(place, "no figures")
-    done = succeed("report", folder, "--out", new, env={"PATH": "/nonexistent"})  # nothing is replaced there
+    done = succeed("report", folder, "--out", new, "--figures", env={"PATH": "/nonexistent"})  # nothing is replaced there
     check(set(os.listdir(new)) == {"report.html", "summary.csv"} and "report.html, summary.csv\n" in done.stdout, os.listdir(new), done.stdout)
-    again = run("report", folder, "--out", new, "--force", env={"PATH": "/nonexistent"})
+    again = run("report", folder, "--out", new, "--force", "--figures", env={"PATH": "/nonexistent"})
     check(again.returncode == 1 and "without its figures" in again.stderr, again.stderr)
     plain = os.path.join(place, "no exponents left")
     shutil.copytree(folder, plain)
@@ -446,6 +447,20 @@ def test_usage(place, folder):
     check(not any("exponents" in name for name in os.listdir(plain)), "figures of an earlier report:", os.listdir(plain))
     succeed("report", plain, "--quiet")
     check(differing(folder, plain) == [], differing(folder, plain))
+    # A page without figures stays one, and needs no gnuplot; its --trace-tensors must match something too.
+    page = content(new)
+    succeed("report", folder, "--out", new, "--force", "--quiet", env={"PATH": "/nonexistent"})
+    check(content(new) == page, differing(new, folder))
+    bare = os.path.join(place, "bare")
+    shutil.copytree(folder, bare)
+    for name in DRAWN[1:]:
+        os.remove(os.path.join(bare, name))
+    done = succeed("report", bare, env={"PATH": "/nonexistent"})
+    check(not any(name in DRAWN[1:] for name in os.listdir(bare)) and "figures" not in done.stdout.split("Written to")[1], os.listdir(bare), done.stdout)
+    check(b"--figures" in content(bare)["report.html"] and b"figure-loss.svg" not in content(bare)["report.html"], "the page without scripts")
+    before = content(bare)
+    done = succeed("report", bare, "--trace-tensors", "nix*", status=1)
+    check("--trace-tensors 'nix*': no tensor of the trace matches" in done.stderr and content(bare) == before, done.stderr)
 
 
 def test_long_axes(place, good):

@@ -476,7 +476,7 @@ def test_lost_best(place, data):
     if LIBRARY == "-":
         return
     out, other = os.path.join(place, "lost"), os.path.join(place, "lost elsewhere")
-    _, resume = failed_training(out, data)
+    _, resume = failed_training(out, data, "--figures")
     check(steps_in(resume) > 20 and os.path.exists(os.path.join(out, "flexlab.resume", "best.safetensors")), "no epoch is over")
     alone = os.path.join(place, "alone.safetensors")
     shutil.copy(resume, alone)

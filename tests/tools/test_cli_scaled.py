@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_csv, read_lines, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, succeed, summary, without_time
 
 GPT = ["--model", "gpt1x32", "--context", "16", "--batch", "4", "--epochs", "1"]
 RESNET = ["--model", "resnet8", "--data", "synthetic:train=64,test=16", "--batch", "16", "--epochs", "1"]
@@ -128,7 +128,6 @@ def refused(folder, data):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         folder = pathlib.Path(place)
         data = write_book(folder)
         train_all(folder, data)

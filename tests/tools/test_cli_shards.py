@@ -13,7 +13,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_csv, read_lines, succeed, summary  # noqa: E402
+from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, succeed, summary  # noqa: E402
 import safetensors_witness as witness  # noqa: E402
 from resumed import lines, read, same_results  # noqa: E402
 
@@ -144,7 +144,6 @@ def refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as name:
-        draw_quickly(name)
         folder = pathlib.Path(name)
         one_shard(folder)
         same_bits(folder, write_book(folder))

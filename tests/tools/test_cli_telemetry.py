@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import TINY, check, documented, draw_quickly, expect_error, read_csv, read_lines, succeed, summary
+from cli_harness import TINY, check, documented, expect_error, read_csv, read_lines, succeed, summary
 
 SOURCE = sys.argv[2]
 SHADOWS = "fp16,flex16+5:ngraph"
@@ -233,7 +233,6 @@ def test_tensorboard(place):
 def main():
     with tempfile.TemporaryDirectory() as temporary:
         place = os.path.join(temporary, "results")
-        draw_quickly(temporary)
         test_files(place)
         test_scalars(place)
         test_losses(place)

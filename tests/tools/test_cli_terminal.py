@@ -13,7 +13,7 @@ import tempfile
 import termios
 import unicodedata
 
-from cli_harness import PROGRAM, TINY, check, draw_quickly, run, succeed, summary
+from cli_harness import PROGRAM, TINY, check, run, succeed, summary
 
 COLUMNS = 80
 # Nine variants with the longest names.
@@ -122,7 +122,6 @@ def test_no_flood(place):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         test_fits(place)
         test_columns_variable(place)
         test_epochs_stay(place)

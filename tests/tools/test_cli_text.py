@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Texts on the command line: the output of a comparison against a recount from its own predictions and the file; a
-report drawn again; a training stopped and resumed; eval; what is refused. usage: test_cli_text.py PATH-OF-FLEXLAB
-SOURCE"""
+report drawn again; a training stopped and resumed; eval; what is refused; the memory that a long text takes. usage:
+test_cli_text.py PATH-OF-FLEXLAB SOURCE"""
 import math
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_csv, read_lines, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, run, succeed, summary, without_time
 
 CONTEXT, BATCH, VOWELS = 16, 4, "aeiou"
 MODEL = ["--model", "gpt1x32", "--context", str(CONTEXT), "--batch", str(BATCH), "--epochs", "2"]
@@ -120,14 +121,42 @@ def refuses(folder, network):
                  "are not those of the network")
 
 
+def peak_of_training(path, units, size):
+    """The most memory, in bytes, that a training of one step on a text of `size` bytes has at a time."""
+    piece = words(1 << 16, 3).encode()
+    with open(path, "wb") as file:
+        for _ in range(size // len(piece)):
+            file.write(piece)
+    arguments = ["--model", "gpt1x32", "--context", "512", "--batch", "1", "--max-steps", "1", "--test-limit", "600", "--no-checkpoint"]
+    child = subprocess.Popen([PROGRAM, "train", *arguments, "--data", f"text:{path},unit={units}", "--quiet", "--force", "--out", f"{path}.run"],
+                             stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    check(child.returncode == 0, path, units, size, "status", child.returncode)
+    return used.ru_maxrss * 1024
+
+
+def takes_little_memory(folder):
+    """A byte of a text takes a byte, and 1/64 for the order of its sequences."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+    if run("info", prepare=limit).returncode:
+        print("the memory of a text: left out, this program needs more than 600 MiB without one (a sanitizer)")
+        return
+    short, long = 1 << 20, 32 << 20
+    for units in ("bytes", "characters"):
+        before, after = [peak_of_training(folder / "long.txt", units, size) for size in (short, long)]
+        check((after - before) / (long - short) < 1.4, units, f"{short} bytes take {before}, {long} take {after}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
-        draw_quickly(name)
         folder = pathlib.Path(name)
         text = words(4000, 7)
         (folder / "book.txt").write_text(text)
         compares(folder, text)
         refuses(folder, goes_on(folder))
+        takes_little_memory(folder)
     return summary()
 
 

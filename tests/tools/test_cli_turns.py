@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import PROGRAM, TINY, check, draw_quickly, expect_error, read_csv, read_lines, succeed, summary, without_time
+from cli_harness import PROGRAM, TINY, check, expect_error, read_csv, read_lines, succeed, summary, without_time
 
 FORMATS = ["fp32", "fp16", "fp16:noscale", "flex16+5"]
 DYNAMIC = "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216"
@@ -173,7 +173,6 @@ def test_signal(place):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         test_times(test_turns(place))
         test_options(place)
         test_goes_on(place)

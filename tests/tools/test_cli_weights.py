@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_lines, succeed, summary
+from cli_harness import PROGRAM, check, expect_error, read_lines, succeed, summary
 
 DATA = ["--model", "mlp2", "--data", "synthetic:train=600,test=200", "--batch", "20"]
 FORMATS = ["fp32", "fp16", "fp16:nomaster", "bf16", "flex16+5", "dfp16"]
@@ -213,7 +213,6 @@ def test_refusals(place):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        draw_quickly(place)
         test_other_formats(place)
         test_goes_on(place)
         test_refusals(place)

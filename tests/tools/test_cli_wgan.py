@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_lines, succeed, summary
+from cli_harness import PROGRAM, check, expect_error, read_lines, succeed, summary
 
 TINY = ["wgan", "--data", "synthetic:train=64,test=8", "--batch", "4", "--filters", "2", "--latent", "3", "--critic-steps", "2", "--lr", "1e-3",
         "--samples", "3", "--seed", "7"]
@@ -226,7 +226,6 @@ def test_usage(place):
 
 
 with tempfile.TemporaryDirectory() as place:
-    draw_quickly(place)
     test_bits(place)
     test_scales(place)
     test_policies(place)

@@ -2,7 +2,8 @@
 """The built files are hardened: relocations are read-only before main, functions with arrays check their stack, library
 calls that know the size of their target check it. No object of the build tree or of an installation looks for libraries
 in the current folder, and neither do program and library when they are asked for a CUDA device or for predictors: what
-lies there under such a name is not loaded, and the backend is found beside the real file, whatever links lead to it.
+lies there under such a name is not loaded, and the backend is found beside the real file, whatever links lead to it; it
+is opened by nothing in `flexlab info` but its table of devices.
 usage: test_hardening.py BUILD_DIR HOSTILE_LIBRARY BACKEND LIBRARY [PROGRAM]"""
 import os
 import pathlib
@@ -105,8 +106,8 @@ def check_program(file, place):
     shutil.copy(hostile, alone / "libflexlab_cuda.so")
     for cwd, name, variables in ((place, None, {}), (place, "flexlab", {}), (place, "./flexlab", {}), (alone, None, {"LD_LIBRARY_PATH": ":/nowhere"}),
                                  (alone, "./flexlab", {"LD_LIBRARY_PATH": "."})):
-        done, loaded = run(file, "info", cwd=cwd, name=name, **variables)
-        check(done.returncode == 0 and not loaded, f"{file} info, called '{name}' in a hostile folder with {variables}: status {done.returncode}, "
+        done, loaded = run(file, "info", "devices", cwd=cwd, name=name, **variables)
+        check(done.returncode == 0 and not loaded, f"{file} info devices, called '{name}' in a hostile folder with {variables}: status {done.returncode}, "
               f"{'loads' if loaded else 'does not load'} what lies there: {done.stderr}")
     for given in ("libflexlab_cuda.so", "./libflexlab_cuda.so", f"../{place.name}/libflexlab_cuda.so"):
         done, loaded = run(file, "info", "devices", cwd=place, FLEXLAB_CUDA_LIBRARY=given)
@@ -114,12 +115,12 @@ def check_program(file, place):
         given = given.replace("libflexlab_cuda", "trend")
         done, loaded = run(file, "info", cwd=place, FLEXLAB_PREDICTORS=given)
         check(not loaded and done.returncode == 1 and f"'{given}' is not an absolute path" in done.stderr, f"FLEXLAB_PREDICTORS={given}: loaded {loaded}: {done.stderr}")
-    for variable, file_name in (("FLEXLAB_CUDA_LIBRARY", "libflexlab_cuda.so"), ("FLEXLAB_PREDICTORS", "trend.so")):
-        done, loaded = run(file, "info", cwd=place, **{variable: str(place / file_name)})
+    for variable, file_name, command in (("FLEXLAB_CUDA_LIBRARY", "libflexlab_cuda.so", ["info", "devices"]), ("FLEXLAB_PREDICTORS", "trend.so", ["info"])):
+        done, loaded = run(file, *command, cwd=place, **{variable: str(place / file_name)})
         check(loaded, f"the hostile library, named by {variable}, makes no mark: this test sees nothing: {done.stderr}")
         fifo = place / ("fifo of " + variable)
         os.mkfifo(fifo)
-        done, loaded = run(file, "info", *(["devices"] if variable == "FLEXLAB_CUDA_LIBRARY" else []), cwd=place, **{variable: str(fifo)})
+        done, loaded = run(file, *command, cwd=place, **{variable: str(fifo)})
         check("is a FIFO" in done.stdout + done.stderr, f"a FIFO as {variable}: {done.stdout[-300:]}{done.stderr}")
 
 
@@ -140,6 +141,20 @@ def check_backend_found(file, place):
     (home / "again").symlink_to("flexlab")
     for path in (place / "flexlab", home / "flexlab", home / "again", "../flexlab", "./flexlab"):
         check(finds(path, home), f"the backend beside the program is not found by {path}")
+
+
+def check_backend_unopened(file, place):
+    """Only the table of devices opens the backend: `info` alone and its other tables do not, wherever it lies."""
+    place.mkdir()
+    shutil.copy(file, place / "flexlab")
+    shutil.copy(hostile, place / "libflexlab_cuda.so")
+    for variables in ({}, {"FLEXLAB_CUDA_LIBRARY": str(hostile)}):
+        for table in ([], ["formats"], ["policies"], ["kernels"], ["operations"], ["mlp2"], ["--help"]):
+            done, loaded = run(place / "flexlab", "info", *table, cwd=place, **variables)
+            check(done.returncode == 0 and not loaded, f"flexlab info {table} with {variables}: status {done.returncode}, {'opens' if loaded else 'does not open'} "
+                  f"the CUDA backend: {done.stderr}")
+        _, loaded = run(place / "flexlab", "info", "devices", cwd=place, **variables)
+        check(loaded, f"flexlab info devices with {variables} does not open the backend: this test sees nothing")
 
 
 def check_library_found(file, place):
@@ -198,6 +213,7 @@ with tempfile.TemporaryDirectory() as name:
     if program:
         check_program(program, top / "hostile")
         check_backend_found(program, top / "beside")
+        check_backend_unopened(program, top / "unopened")
     check_library_found(library, top / "shared")
 
 print("\n".join(failures) if failures else f"{count} programs and libraries, {len(facts)} checks: as they should be")

@@ -31,27 +31,30 @@ static const char *seen_from(const struct settings *s) {
                : "";
 }
 
-static int open_split(const struct settings *s, data_split split, int64_t limit, data_set **set) {
+static int open_splits(struct experiment *x) {
+    const struct settings *s = x->settings;
     failure_forget();
-    *set = data_open(s->data, split);
-    if (!*set) {
-        char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
-        int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
-                                                     text_did_you_mean(kind, options_data_kind))
-                                        : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
-        free(kind);
-        return status;
-    }
-    if (data_is_text(*set) != nn_model_reads_text(s->model))
+    if (!data_open_splits(&x->train, &x->test, s->data))
+        return STATUS_OK;
+    char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
+    int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
+                                                 text_did_you_mean(kind, options_data_kind))
+                                    : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
+    free(kind);
+    return status;
+}
+
+static int check_split(const struct settings *s, data_split split, int64_t limit, data_set *set) {
+    if (data_is_text(set) != nn_model_reads_text(s->model))
         return text_usage("--data '%s': %s, but the model %s reads %s", s->data,
-                          data_is_text(*set) ? "a text" : "images", s->model,
-                          data_is_text(*set) ? "images; --model gpt reads texts" : "texts (text:FILE)");
-    if (s->context && !data_is_text(*set))
+                          data_is_text(set) ? "a text" : "images", s->model,
+                          data_is_text(set) ? "images; --model gpt reads texts" : "texts (text:FILE)");
+    if (s->context && !data_is_text(set))
         return text_usage("--context %lld: only for texts", (long long)s->context);
-    if (limit > data_count(*set))
+    if (limit > data_count(set))
         return text_usage("--%s-limit %lld: the set has %lld %s", split == DATA_TRAIN ? "train" : "test",
-                          (long long)limit, (long long)data_count(*set), data_is_text(*set) ? "tokens" : "images");
-    if (limit && data_limit(*set, limit))
+                          (long long)limit, (long long)data_count(set), data_is_text(set) ? "tokens" : "images");
+    if (limit && data_limit(set, limit))
         return text_failed("%s", tensor_error());
     return STATUS_OK;
 }
@@ -86,9 +89,11 @@ static int check_windows(struct experiment *x) {
 
 static int open_data(struct experiment *x) {
     const struct settings *s = x->settings;
-    int status = open_split(s, DATA_TRAIN, s->train_limit, &x->train);
+    int status = open_splits(x);
     if (status == STATUS_OK)
-        status = open_split(s, DATA_TEST, s->test_limit, &x->test);
+        status = check_split(s, DATA_TRAIN, s->train_limit, x->train);
+    if (status == STATUS_OK)
+        status = check_split(s, DATA_TEST, s->test_limit, x->test);
     if (status != STATUS_OK)
         return status;
     if (data_is_text(x->train))
@@ -185,7 +190,7 @@ static int worse(int a, int b) {
 static int write_results(const struct experiment *x, const char **drawn) {
     struct figures figures;
     int status = summary_write_csv(x);
-    status = worse(status, figures_draw(x, &figures));
+    status = worse(status, figures_draw(x, x->settings->figures, &figures));
     status = worse(status, report_write(x, &figures));
     *drawn = figures_named(&figures);
     figures_clear(&figures);

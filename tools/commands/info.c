@@ -51,14 +51,13 @@ static char *kernels_in_force(void) {
     return text;
 }
 
+/* Only the table of devices opens the CUDA backend, the driver and each GPU. */
 static void print_devices(void) {
-    int gpus = 0;
-    for (char name[16]; snprintf(name, sizeof name, "cuda:%d", gpus), tensor_device_find(name); gpus++)
-        ;
-    if (gpus)
-        printf("devices    cpu, %d GPU%s: cuda:0%s\n", gpus, gpus > 1 ? "s" : "", gpus > 1 ? ", ..." : "");
-    else
-        puts("devices    cpu; no GPU, 'flexlab info devices' says why");
+#ifdef FLEXLAB_BUILT_WITH_CUDA
+    puts("devices    cpu; built with the CUDA backend, 'flexlab info devices' asks it for GPUs");
+#else
+    puts("devices    cpu; built without the CUDA backend");
+#endif
 }
 
 static void print_names(void) {
@@ -94,8 +93,8 @@ static int print_overview(void) {
 
 static void help(void) {
     puts("Usage: flexlab info [NAME]\n\n"
-         "Without NAME: version, processor, how many operations run on which row of kernels, devices, formats.\n"
-         "With NAME, a table:\n");
+         "Without NAME: version, processor, how many operations run on which row of kernels, whether there is a\n"
+         "CUDA backend, formats; no GPU is asked. With NAME, a table:\n");
     for (int i = 0; info_table_name(i); i++)
         printf("  %-12s%s\n", info_table_name(i), info_table_summary(i));
     puts("  MODEL       the tensors of that model: names as in a file of weights, shapes, and what their\n"

@@ -29,7 +29,7 @@ static const struct command_row {
     {"diff", command_diff, "the first tensor at which two such networks part on the same inputs"},
     {"what-if", command_what_if, "what other number formats would do to each tensor of a trained network"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
-    {"report", command_report, "draw table, figures and report again from stored results"},
+    {"report", command_report, "draw table, report and figures again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
     {"facts", command_facts, "statements of the literature about number formats, computed again"},
     {"info", command_info, "this machine on one screen; formats, policies, models, kernels and more by name"},

@@ -60,10 +60,10 @@ static int remove_stale(const struct experiment *x, const struct figures *figure
 
 /* The page is published last. One that `replaces` an earlier one must have all its figures: a report is never replaced
  * by a poorer one. Sets *drawn to a description of the figures. */
-static int draw(const struct experiment *x, bool with_summary, bool replaces, const char **drawn) {
+static int draw(const struct experiment *x, bool wanted, bool with_summary, bool replaces, const char **drawn) {
     struct figures figures;
-    int status = figures_draw(x, &figures);
-    if (status == STATUS_OK && !figures.loss && replaces)
+    int status = figures_draw(x, wanted, &figures);
+    if (status == STATUS_OK && wanted && !figures.loss && replaces)
         status = text_failed("without its figures the report is not changed");
     if (status == STATUS_OK && x->settings->trace_tensors && figures.nothing_matches)
         status = text_failed("the report is not changed");
@@ -71,7 +71,7 @@ static int draw(const struct experiment *x, bool with_summary, bool replaces, co
         status = summary_write_csv(x);
     if (status == STATUS_OK)
         status = report_write(x, &figures);
-    if (status == STATUS_OK && replaces && !with_summary)
+    if (status == STATUS_OK && wanted && replaces && !with_summary)
         status = remove_stale(x, &figures);
     *drawn = figures_named(&figures);
     figures_clear(&figures);
@@ -84,12 +84,23 @@ static const char *no_trace(void *context, int i) {
     return NULL;
 }
 
-static int draw_in_place(struct experiment *x, const char *folder, const char **drawn) {
+static bool has_figures(const char *folder) {
+    static const char *const names[] = {"figure-loss.svg", "figure-exponents.svg"};
+    bool any = false;
+    for (int i = 0; i < 2; i++) {
+        char *path = text_format("%s/%s", folder, names[i]);
+        any |= !access(path, F_OK);
+        free(path);
+    }
+    return any;
+}
+
+static int draw_in_place(struct experiment *x, const struct settings *s, const char *folder, const char **drawn) {
     struct lock lock = {.descriptor = -1};
     int status = lock_take(&lock, folder, "");
     x->folder = folder;
     if (status == STATUS_OK)
-        status = draw(x, false, true, drawn);
+        status = draw(x, s->figures || has_figures(folder), false, true, drawn);
     lock_release(&lock);
     return status;
 }
@@ -99,7 +110,7 @@ static int draw_elsewhere(struct experiment *x, const struct settings *s, const 
     int status = folder_open(&folder, s->out, s->force, no_trace, NULL);
     x->folder = folder.made;
     if (status == STATUS_OK)
-        status = draw(x, true, folder.replaces, drawn);
+        status = draw(x, s->figures, true, folder.replaces, drawn);
     if (status == STATUS_OK)
         status = folder_publish(&folder, true);
     folder_close(&folder);
@@ -114,7 +125,7 @@ static int redraw(struct stored *all, const struct settings *s) {
     experiment_choose_shown(x);
     summary_agreement(x);
     const char *drawn = "";
-    int status = s->out ? draw_elsewhere(x, s, &drawn) : draw_in_place(x, s->folders[0], &drawn);
+    int status = s->out ? draw_elsewhere(x, s, &drawn) : draw_in_place(x, s, s->folders[0], &drawn);
     if (status == STATUS_OK && !s->quiet) {
         char *place = text_shown(s->out ? s->out : s->folders[0]);
         summary_print(x);

@@ -6,8 +6,10 @@
 #include "base/text.h"
 #include <stdlib.h>
 
-int figures_draw(const struct experiment *x, struct figures *figures) {
+int figures_draw(const struct experiment *x, bool wanted, struct figures *figures) {
     *figures = (struct figures){0};
+    if (!wanted)
+        return figure_exponents_check(x, &figures->nothing_matches);
     int status = figure_loss_draw(x, &figures->loss);
     if (status == GNUPLOT_MISSING) {
         text_note("gnuplot was not found, so the figures are left out; apt-get install gnuplot-nox");

@@ -291,6 +291,24 @@ static int read_columns(const struct experiment *x, struct figure *f) {
     return status;
 }
 
+int figure_exponents_check(const struct experiment *x, bool *nothing_matches) {
+    const struct run *run = NULL;
+    *nothing_matches = false;
+    for (int i = 0; i < x->series_count && !run && x->settings->trace_tensors; i++)
+        run = x->series[i].shared ? traced_run(x, i) : NULL;
+    if (!run)
+        return STATUS_OK;
+    char *path = experiment_trace_path(x, run);
+    struct trace trace = {0};
+    const int status = trace_choose(path, x->settings->trace_tensors, 1, &trace);
+    *nothing_matches = status == STATUS_OK && !trace.count;
+    if (*nothing_matches)
+        text_note("--trace-tensors '%s': no tensor of the trace matches", x->settings->trace_tensors);
+    trace_clear(&trace);
+    free(path);
+    return status;
+}
+
 int figure_exponents_draw(const struct experiment *x, char **svg, char **left_out, bool *nothing_matches) {
     struct figure f = {.columns = text_alloc((size_t)x->series_count, sizeof *f.columns)};
     int status = read_columns(x, &f);

@@ -57,7 +57,7 @@ struct settings {
     char optimiser_text[200]; /* name and options: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* --one-by-one: formats do not take turns */
-    int no_trace, no_checkpoint, step_loss, allow_divergence, stop_on_nonfinite, force, quiet, help;
+    int figures, no_trace, no_checkpoint, step_loss, allow_divergence, stop_on_nonfinite, force, quiet, help;
     const char *telemetry, *shadow; /* as given */
     int64_t telemetry_every;        /* steps between two records; 0: no telemetry */
     const char *telemetry_pattern;

@@ -4,8 +4,8 @@
 
 static const char *const report_help[] = {
     "Usage: flexlab report [OPTION]... DIR...\n\n"
-    "Draws table, figures and report.html again from what 'flexlab compare' or 'flexlab train'\n"
-    "has stored in DIR, without training. Several folders become one report: they must hold\n"
+    "Draws table, report.html and the figures for print again from what 'flexlab compare' or\n"
+    "'flexlab train' has stored in DIR, without training. Several folders become one report: they must hold\n"
     "the same training, with any formats and seeds.\n",
     "\nWithout --out, report.html and the figures in DIR are replaced; with nothing else chosen they\n"
     "are the same, byte for byte. With --out, summary.csv is written beside them.\n"
@@ -193,7 +193,7 @@ void options_help(enum command command, FILE *out) {
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  telemetry-FORMAT-seedN.jsonl, .csv  with --telemetry: elements of every tensor over\n"
           "                        the steps (docs/output.md)\n"
-          "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
+          "  figure-*.svg, .png    with --figures: loss and accuracy; exponents (drawn by gnuplot)\n"
           "  report.html           all of it on one page, readable without a network\n",
           out);
     if (command == COMMAND_TRAIN)

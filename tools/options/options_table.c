@@ -230,13 +230,20 @@ static const struct option_row rows[] = {
      .help = "folder of the report, made if missing (in place)"},
     {"force", NULL, ALL | GOING_ON, KIND_SWITCH, FIELD(force), .value = 1,
      .help = "replace results that are already there"},
+    {"figures", NULL, BOTH, KIND_SWITCH, FIELD(figures), .value = 1,
+     .help = "also draw loss, accuracy and exponents for print, by gnuplot, as\nfigure-*.svg and .png; 'flexlab report "
+             "DIR --figures' does so later"},
+    {"figures", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(figures), .value = 1,
+     .help =
+         "also draw loss, accuracy and exponents for print, by gnuplot, as\nfigure-*.svg and .png; those that DIR has "
+         "are always drawn anew"},
     {"average-last", "N", BOTH, KIND_WHOLE, FIELD(average_last), 1, INT_MAX,
      .help = "steps averaged for the last loss (100)"},
     {"trace-every", "K", BOTH, KIND_WHOLE, FIELD(trace_every), 1, INT_MAX,
      .help = "steps between rows of the exponent traces\n(so that a run has about 500)"},
     {"trace-tensors", "GLOBS", ALL, KIND_TEXT, FIELD(trace_tensors),
-     .help =
-         "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+     .help = "tensors that figures of exponents begin with, comma-separated patterns such\nas 'conv1*,*.weight' (one "
+             "of each role)"},
     {"telemetry", "EVERY[:GLOBS]", BOTH, KIND_TEXT, FIELD(telemetry),
      .help = "every EVERY steps all about the elements of every tensor, or of those\nwhose names match, such as "
              "'10:conv1*,*.weight' (docs/output.md)"},

@@ -403,7 +403,8 @@ static void write_figures(FILE *out, const struct figures *figures) {
             "<noscript><p class=\"warn\">The figures of this page need JavaScript, which is switched off here. The "
             "tables hold all "
             "results%s.</p></noscript>\n<div id=\"figures\"></div>\n",
-            figures->loss ? "; figure-loss.svg and figure-exponents.svg lie beside this page" : "");
+            figures->loss ? "; figure-loss.svg and figure-exponents.svg lie beside this page"
+                          : "; 'flexlab report --figures' draws pictures beside this page");
 }
 
 static int write_data(FILE *out, const struct experiment *x) {

@@ -1,8 +1,8 @@
 /* Vector kernels of rows, of groups of channels and of broadcast operands against the reference, on every kernel set:
- * elements and statistics, over drawn shapes and operands that are hard to round: small integers (ties), equal rows, one
- * huge element, both ends of the mantissas, outputs that saturate or flush; NaN and Inf in float formats. The basis of
- * estimates is checked separately: the proof of a rounding, and the powers against the C library's in long double. The
- * seed is printed; an argument sets it. */
+ * elements and statistics, over drawn shapes and operands that are hard to round: small integers (ties), equal rows,
+ * one huge element, both ends of the mantissas, outputs that saturate or flush; NaN and Inf in float formats. The basis
+ * of estimates is checked separately: the proof of a rounding, and the powers against the C library's in long double.
+ * The seed is printed; an argument sets it. */
 #include "check.h"
 #include "core/arithmetic/elementary.h"
 #include "core/arithmetic/exact.h"
@@ -572,7 +572,61 @@ static void check_sums(const struct fl_row_vectors *v) {
     }
 }
 
+/* Columns against the rows of layer normalisation, where all have the same numbers, and chains one number after the
+ * other. */
+static void check_columns(const struct fl_row_vectors *v) {
+    enum { N = 24, PIXELS = 7, ALL = N * PIXELS };
+    for (int i = 0; i < 300; i++) {
+        const int n = (int)between(1, N), pixels = (int)between(1, PIXELS), all = n * pixels;
+        const struct fl_row_line line = {unit(), unit() - 0.5, unit(), (double)between(-900, 900),
+                                         (double)between(-9, 9)};
+        double x[ALL], dy[ALL], gamma[N], beta[N], same[5][N], value[ALL], size[ALL], want[N], of_want[N];
+        for (int c = 0; c < all; c++) {
+            x[c] = (double)between(-32767, 32767);
+            dy[c] = (double)between(-32767, 32767);
+        }
+        for (int c = 0; c < n; c++) {
+            gamma[c] = (double)between(-32767, 32767);
+            beta[c] = (double)between(-32767, 32767);
+            same[0][c] = line.f;
+            same[1][c] = line.g;
+            same[2][c] = line.h;
+            same[3][c] = line.centre;
+            same[4][c] = line.g_centre;
+        }
+        const struct fl_row_columns k = {gamma, beta, same[0], same[1], same[2], same[3], same[4], line.h};
+        for (int backward = 0; backward < 2; backward++) {
+            if (backward)
+                v->columns_backward(pixels, n, dy, x, &k, &(struct fl_row_estimates){value, size});
+            else
+                v->columns_forward(pixels, n, x, &k, &(struct fl_row_estimates){value, size});
+            for (int p = 0; p < pixels; p++) {
+                double row[3][N] = {{0}}, scale[N] = {0}, shift[N] = {0};
+                memcpy(row[0], x + p * n, (size_t)n * sizeof *x);
+                memcpy(row[1], dy + p * n, (size_t)n * sizeof *dy);
+                memcpy(scale, gamma, (size_t)n * sizeof *gamma);
+                memcpy(shift, beta, (size_t)n * sizeof *beta);
+                if (backward)
+                    v->backward(n, row[1], row[0], scale, &line, &(struct fl_row_estimates){want, of_want});
+                else
+                    v->forward(n, row[0], scale, shift, &line, &(struct fl_row_estimates){want, of_want});
+                CHECK(!memcmp(want, value + p * n, (size_t)n * sizeof *want) &&
+                          !memcmp(of_want, size + p * n, (size_t)n * sizeof *want),
+                      "pixel %d of %d channels differs, backward %d", p, n, backward);
+            }
+        }
+        const int depth = (int)between(1, n), first = (int)between(0, 99), groups = n / depth, whole = groups * depth;
+        double chain[N * FL_ROW_CHAINS] = {0}, sum[N * FL_ROW_CHAINS] = {0};
+        v->add_chains(pixels, whole, depth, first, x, chain);
+        for (int p = 0; p < (pixels); p++)
+            for (int c = 0; c < whole; c++)
+                sum[c / depth * FL_ROW_CHAINS + ((first + p) * depth + c % depth) % FL_ROW_CHAINS] += x[p * whole + c];
+        CHECK(!memcmp(chain, sum, sizeof sum), "chains of %d groups of %d from pixel %d differ", groups, depth, first);
+    }
+}
+
 static void check_vectors(const struct fl_row_vectors *v) {
+    check_columns(v);
     check_sums(v);
     check_proofs(v);
     check_powers(v);
