@@ -59,6 +59,13 @@ __device__ static inline uint32_t tf32_of(uint32_t x) {
 }
 #endif
 
+/* Whether binary32 sums of products can underflow: not those of fp16, which are multiples of 2^-48. */
+#ifdef FL_BINARY16
+static constexpr bool sums_underflow = false;
+#else
+static constexpr bool sums_underflow = !GPU_SHARED;
+#endif
+
 /* The copies of one thread that bring the tiles of an operand to shared memory. */
 template <class Cells, class View, bool along_k, int extent, int depth, int threads, bool aligned> struct tile_loader {
     static constexpr int rows = along_k ? extent : depth, width = (along_k ? depth : extent) / 8; /* in eights */
@@ -113,6 +120,12 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
         if constexpr (!along_k && masked)
             return tile_along<pieces>(place, i * columns * Cells::pieces);
         return place + i * (along_k ? row_step * pieces : columns * Cells::pieces) * 16;
+    }
+    /* Lets the last two eights of k change places in the tiles that follow. */
+    __device__ void exchange() {
+        const int at = along_k ? (int)threadIdx.x % columns * 8 : (int)threadIdx.x / columns;
+        if (at >= depth - 16)
+            moving += at < depth - 8 ? 8 : -8;
     }
     __device__ void begin(unsigned char *tile) {
         if (idles())
@@ -235,11 +248,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
     /* Whole groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that
-     * has underflowed to -0. The zeros of a group with a rest of k are behind that; where a GPU adds smaller groups (an
-     * A100: of 8), those of nothing but zeros do make it 0. Chains leave all out, and parts of a split k have all
-     * behind. */
+     * has underflowed to -0. The zeros of a group with a rest of k are behind that. An A100 adds a group of 16 as two
+     * of 8: the second of them holds a rest of at most 8, and the first zeros, which make 0 of -0 before products are
+     * added to it, whose sum is the same for either. Chains leave all out, and parts of a split k have all behind. */
     const int before =
         GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
+    constexpr bool halves = sums_underflow && !Tile::has_chains && Tile::group == 16;
+    const int exchanging = halves && !k0 && (length - 1) % 16 < 8 ? steps - 1 : -1; /* a step */
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
                                    m0, k0 - before);
     loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
@@ -250,6 +265,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     for (int s = 0; s < Tile::stages - 1; s++) {
         if (s < steps) {
             unsigned char *const to = tiles + s * Tile::stage_bytes;
+            if (halves && s == exchanging) {
+                a.exchange();
+                b.exchange();
+            }
             a.begin(to);
             b.begin(to + Tile::bytes_a);
             a.finish(to);
@@ -266,6 +285,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         __syncthreads(); /* the tiles of this step have arrived, and those of the last step are no longer read */
         const bool loads = step + Tile::stages - 1 < steps;
         if (loads) {
+            if (halves && step + Tile::stages - 1 == exchanging) {
+                a.exchange();
+                b.exchange();
+            }
             a.begin(tiles + next_at);
             b.begin(tiles + next_at + Tile::bytes_a);
         }
