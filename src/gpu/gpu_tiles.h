@@ -59,13 +59,6 @@ __device__ static inline uint32_t tf32_of(uint32_t x) {
 }
 #endif
 
-/* Whether binary32 sums of products can underflow: not those of fp16, which are multiples of 2^-48. */
-#ifdef FL_BINARY16
-static constexpr bool sums_underflow = false;
-#else
-static constexpr bool sums_underflow = !GPU_SHARED;
-#endif
-
 /* The copies of one thread that bring the tiles of an operand to shared memory. */
 template <class Cells, class View, bool along_k, int extent, int depth, int threads, bool aligned> struct tile_loader {
     static constexpr int rows = along_k ? extent : depth, width = (along_k ? depth : extent) / 8; /* in eights */
@@ -120,12 +113,6 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
         if constexpr (!along_k && masked)
             return tile_along<pieces>(place, i * columns * Cells::pieces);
         return place + i * (along_k ? row_step * pieces : columns * Cells::pieces) * 16;
-    }
-    /* Lets the last two eights of k change places in the tiles that follow. */
-    __device__ void exchange() {
-        const int at = along_k ? (int)threadIdx.x % columns * 8 : (int)threadIdx.x / columns;
-        if (at >= depth - 16)
-            moving += at < depth - 8 ? 8 : -8;
     }
     __device__ void begin(unsigned char *tile) {
         if (idles())
@@ -195,6 +182,7 @@ struct tile_work {
     product_total *sums;
     bool phases;        /* of an input gradient, each a product of its own */
     const float *holes; /* of floats: what the filter positions between those of a phase add (find_holes) */
+    int group;          /* of k, that the device adds at once where floats are multiplied on tensor cores */
 };
 
 /* Holes of the columns of a tile from its first one on, `pitch` apart along k: those of a position, or of its part in
@@ -248,13 +236,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
     /* Whole groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that
-     * has underflowed to -0. The zeros of a group with a rest of k are behind that. An A100 adds a group of 16 as two
-     * of 8: the second of them holds a rest of at most 8, and the first zeros, which make 0 of -0 before products are
-     * added to it, whose sum is the same for either. Chains leave all out, and parts of a split k have all behind. */
-    const int before =
-        GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
-    constexpr bool halves = sums_underflow && !Tile::has_chains && Tile::group == 16;
-    const int exchanging = halves && !k0 && (length - 1) % 16 < 8 ? steps - 1 : -1; /* a step */
+     * has underflowed to -0. The zeros of a group with a rest of k are behind that. Chains leave all out, and parts of
+     * a split k have all behind. */
+    const int before = GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) & -work.group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
                                    m0, k0 - before);
     loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
@@ -265,10 +249,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     for (int s = 0; s < Tile::stages - 1; s++) {
         if (s < steps) {
             unsigned char *const to = tiles + s * Tile::stage_bytes;
-            if (halves && s == exchanging) {
-                a.exchange();
-                b.exchange();
-            }
             a.begin(to);
             b.begin(to + Tile::bytes_a);
             a.finish(to);
@@ -285,10 +265,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         __syncthreads(); /* the tiles of this step have arrived, and those of the last step are no longer read */
         const bool loads = step + Tile::stages - 1 < steps;
         if (loads) {
-            if (halves && step + Tile::stages - 1 == exchanging) {
-                a.exchange();
-                b.exchange();
-            }
             a.begin(tiles + next_at);
             b.begin(tiles + next_at + Tile::bytes_a);
         }
@@ -419,10 +395,25 @@ struct tile_shapes {
     }
 };
 
+/* Of 16 elements GPUs before compute capability 9.0 add two groups of 8. */
+static cudaError_t find_group(int most, int *group) {
+    int device, major;
+    *group = most;
+    if (most < 16)
+        return cudaSuccess;
+    TRY_CUDA(cudaGetDevice(&device));
+    TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    *group = major < 9 ? 8 : 16;
+    return cudaSuccess;
+}
+
 template <class Tile, class Job, bool aligned>
 static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_plan &plan, product_total *memory,
                                 cudaStream_t stream) {
     const struct product_sizes &of = plan.sizes;
+    int group = 0;
+    if (!GPU_SHARED && !Tile::has_chains)
+        TRY_CUDA(find_group(Tile::group, &group));
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
     const struct tile_work work = {(int)of.m,
                                    (int)of.n,
@@ -434,7 +425,8 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    of.group_step,
                                    plan.phases ? NULL : memory,
                                    plan.phases > 0,
-                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
+                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL,
+                                   group};
     const int bytes = Tile::shared_bytes(plan.k_part);
     const int all = bytes + loader_b<Tile, Job, aligned>::shared_bytes +
                     (Job::has_phases ? (int)sizeof(int) * Tile::m : 0); /* the pixels of rows */
