@@ -115,6 +115,7 @@ struct nn_telemetry {
     void *told_there, *told;              /* struct told: on the device one for each late step, and one here */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
+    struct fl_fetch found_now;            /* within a step */
     struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */
     struct fl_shadowed *shadows_there;             /* on the device, of each tensor; NULL until the first use */
     bool following;                                /* these follow all writes, as the host does some steps later */

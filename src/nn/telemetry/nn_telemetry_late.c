@@ -4,7 +4,6 @@
  * with records all have arrived. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/queue/queue.h"
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_telemetry.h"
 #include <string.h>
@@ -264,7 +263,8 @@ tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
 static tensor_status see_writes(nn_telemetry *t) {
     const nn_graph *g = t->g;
     TRY(fl_telemetry_arrive(t, 0));
-    TRY(fl_taken(g, fl_get(fl_device_queue(g->device), t->found, t->found_there, found_bytes(t))));
+    TRY(fl_taken(g, fl_fetch_begin(g->device, &t->found_now, t->found_there, found_bytes(t))));
+    TRY(fl_taken(g, fl_fetch_end(g->device, &t->found_now, t->found)));
     for (int i = 0; i < t->count; i++)
         see_found(t, i, t->recorder.step + 1);
     return TENSOR_OK;
@@ -285,6 +285,7 @@ void fl_telemetry_late_free(nn_telemetry *t) {
         fl_fetch_clear(t->g->device, &t->late[i].found);
         fl_free(t->late[i].shares);
     }
+    fl_fetch_clear(t->g->device, &t->found_now);
     for (int i = 0; t->tensors && i < t->count; i++)
         tensor_device_release(t->g->device, t->tensors[i].weight_there);
     tensor_device_release(t->g->device, t->shadows_there);
