@@ -21,14 +21,15 @@ enum habit {
     SELDOM,    /* telemetry hears of every second step alone */
     REQUESTED, /* records between the regular ones, also in the middle of a step */
     RESTORED,  /* the state is set back, statistics begin anew */
+    RETRIED,   /* the state is set back to that before the step */
     BESIDE,    /* evaluations and searches for NaN or Inf in between */
     LENT,      /* without a loss: the gradient is given */
     BROKEN,    /* images that are not finite */
     ASKED,     /* for the first NaN or Inf after each step, and for all records after some */
     HABITS
 };
-static const char *const names[HABITS] = {"plain",    "twice",  "partly", "growing", "seldom", "requested",
-                                          "restored", "beside", "lent",   "broken",  "asked"};
+static const char *const names[HABITS] = {"plain",    "twice",   "partly", "growing", "seldom", "requested",
+                                          "restored", "retried", "beside", "lent",    "broken", "asked"};
 
 struct loop {
     enum habit habit;
@@ -136,6 +137,8 @@ static void make_step(nn_graph *g, const struct loop *l, int step) {
 static void live(nn_graph *g, nn_telemetry *t, const struct loop *l, int step, void *state, size_t bytes) {
     double loss;
     const nn_nonfinite *found;
+    if (l->habit == RETRIED && step % 3 == 1)
+        CHECK(!nn_state_save(state, bytes, g), "%s", tensor_error());
     if (l->habit == TWICE && step % 3 != 0)
         forward(g, l, 100 + step);
     if (l->habit == TWICE && step % 3 != 0 && step % 4 == 2) {
@@ -164,7 +167,7 @@ static void live(nn_graph *g, nn_telemetry *t, const struct loop *l, int step, v
         CHECK(!nn_find_nonfinite(&found, g), "%s", tensor_error());
     if (l->habit == RESTORED && step == 2)
         CHECK(!nn_state_save(state, bytes, g), "%s", tensor_error());
-    if (l->habit == RESTORED && step % 3 == 2)
+    if ((l->habit == RESTORED && step % 3 == 2) || (l->habit == RETRIED && step % 3 == 1))
         CHECK(!nn_state_restore(g, state, bytes), "%s", tensor_error());
     for (int i = 0; l->habit == RESTORED && step % 4 == 1 && i < nn_tensor_count(g); i++)
         tensor_reset_statistics(nn_tensor_at(g, i).t);
@@ -289,9 +292,10 @@ int main(int argc, char **argv) {
                              .shadows = i == 4 ? NULL : shadows,
                              .batch = 2,
                              .steps = habit == PLAIN ? MOST_STEPS : 8,
-                             .every = habit == REQUESTED                                     ? 100
-                                      : habit == TWICE || habit == GROWING || habit == ASKED ? 1
-                                                                                             : 1 + i % 2};
+                             .every = habit == REQUESTED ? 100
+                                      : habit == TWICE || habit == GROWING || habit == RETRIED || habit == ASKED
+                                          ? 1
+                                          : 1 + i % 2};
             const struct heard small = compare(&l);
             if (habit != PLAIN)
                 continue;

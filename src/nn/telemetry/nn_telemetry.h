@@ -70,7 +70,6 @@ struct fl_late_step {
     bool has_loss;           /* the network then, and the updates that it had submitted: */
     struct fl_writes writes; /* which parts were written */
     uint64_t updates;
-    int ordered;                  /* tensors that had a place in the order of writes */
     struct fl_slot_copies *slots; /* NULL until the first use */
     struct fl_fetch fetch, found; /* found: with rows */
     double *shares;               /* of its shards in the loss; NULL until the first use */

@@ -178,7 +178,6 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     l->has_loss = t->g->has_loss;
     l->writes = t->g->writes;
     l->updates = t->g->steps;
-    l->ordered = t->ordered;
     void *const told = (char *)t->told_there + (size_t)at * told_bytes(t);
     const tensor_status begun = begin_fetches(t, l, told), status = arrived ? arrived : begun;
     if (begun)
@@ -204,10 +203,8 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     const bool has_loss = g->has_loss;
     const double loss = l->has_loss ? fl_loss_of_parts(g, told->loss, l->shares) : 0;
     const int64_t step = t->recorder.step;
-    const int ordered = t->ordered;
     struct fl_slot_copies *const slots = t->slots;
     t->recorder.step = l->step;
-    t->ordered = l->ordered;
     t->slots = l->slots;
     set_writes(w, &l->writes);
     if (w->open)
@@ -219,7 +216,6 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     w->loss = NULL;
     g->has_loss = has_loss;
     t->recorder.step = step;
-    t->ordered = ordered;
     t->slots = slots;
     return status;
 }
