@@ -238,8 +238,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     /* Whole groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that
      * has underflowed to -0. The zeros of a group with a rest of k are behind that. Chains leave all out, and parts of
      * a split k have all behind. */
-    const int least = Tile::group < 16 ? Tile::group : work.group; /* the compiler knows the former */
-    const int before = GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) & -least;
+    const int before = GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) & -work.group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
                                    m0, k0 - before);
     loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
