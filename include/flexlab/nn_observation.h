@@ -25,7 +25,9 @@ typedef struct nn_tensor_info {
 } nn_tensor_info;
 /* The library calls watch, on the thread that runs the step, as soon as the operation that writes a tensor of the step
  * is submitted, while its values exist: for each tensor of nn_tensor_at once per step, node by node in the order of the
- * passes, and in no defined order within a node. It may read tensors, not write them. NULL removes it. */
+ * passes, and in no defined order within a node. It may read tensors, not write them. NULL removes it.
+ * What it reads of a tensor on a device waits for the operation, and with a dynamic loss scale every watched step waits
+ * for its gradients: a skipped update shows no tensors. nn_telemetry examines tensors without waiting. */
 typedef void (*nn_watch_fn)(const nn_tensor_info *info, void *context);
 FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context);
 /* The number of tensors, and the i-th: {NULL} out of range. */
@@ -117,37 +119,49 @@ typedef struct nn_telemetry_config {
     const char *pattern; /* names of tensors: '*', '?', several separated by commas; NULL: all tensors */
     const char *shadows; /* formats separated by commas, each with :PREDICTOR or its default; NULL: none */
     int64_t every;       /* steps between records; 0: 10 */
-    void (*row)(void *context, const nn_telemetry_row *row); /* called with every record; may be NULL */
+    /* Called with every record, in the order of steps; may be NULL. When, on a device: nn_telemetry_await. */
+    void (*row)(void *context, const nn_telemetry_row *row);
     void *context;
     bool watched; /* the caller watches the network: its function calls nn_telemetry_watch with each tensor */
 } nn_telemetry_config;
 typedef struct nn_telemetry nn_telemetry;
 /* Begins telemetry of a compiled network, between two steps. It sets the network's nn_watch, in steps with records,
- * unless `watched`; a network may have several telemetries if all of them are `watched`. It waits for a device after
- * every step. NULL on failure: a pattern that matches no tensor, an unknown format or predictor, a file that cannot be
- * written, or another telemetry of the network if not both are `watched`; the network is then unchanged. Files replace
- * regular files only, and are called PATH.part until nn_telemetry_finish; no other telemetry or trace may write there
- * meanwhile (TENSOR_E_ARGUMENT, in any process, if the file system supports locks).
+ * unless `watched`; a network may have several telemetries if all of them are `watched`. NULL on failure: a pattern
+ * that matches no tensor, an unknown format or predictor, a file that cannot be written, or another telemetry of the
+ * network if not both are `watched`; the network is then unchanged. Files replace regular files only, and are called
+ * PATH.part until nn_telemetry_finish; no other telemetry or trace may write there meanwhile (TENSOR_E_ARGUMENT, in any
+ * process, if the file system supports locks).
  * Of a network on several ranks all make the same calls, with the same config but for the files and `row`, which are
  * those of rank 0: it alone gets the records, of all ranks. */
 FLEXLAB_API nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config);
-/* An nn_watch_fn whose context is the telemetry. */
+/* An nn_watch_fn whose context is the telemetry. On a device it copies the elements of the tensor to the host. */
 FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry);
-/* Call it after every step, also after one whose update was skipped: it writes the records of steps 1, 1 + every, 1 + 2
- * every, ..., counted from nn_steps at the start of the telemetry. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
+/* Call it after every step, also after one whose update was skipped: steps 1, 1 + every, 1 + 2 every, ..., counted from
+ * nn_steps at the start of the telemetry, have records. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
 FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t);
+/* Waits until the records of all steps so far are written. On a device nn_telemetry_step does not wait: the device
+ * examines tensors itself, in memory that the telemetry takes there (32 MiB for tensors of up to 2^28 elements, and
+ * doubles for the weights), and the records of a step are written, and `row` is called with them, up to four steps
+ * later: by nn_telemetry_step, at the latest by this function, nn_telemetry_nonfinite or nn_telemetry_finish. A second
+ * forward pass of a step and nn_telemetry_want may write some, too. A failure is returned once, by the function that
+ * writes the records or else the next one that returns a status; of steps whose tasks it stopped there are none. On a
+ * processor, on ranks, in `watched` telemetry, until a step has made an update, and in steps with records if a shadow
+ * has a predictor of the program (autoflex_add), nn_telemetry_step writes all records itself, and waits for a device.
+ */
+FLEXLAB_API tensor_status nn_telemetry_await(nn_telemetry *t);
 /* Requests records of the next step, whatever its number; call it between two steps, before the last one. If a step is
  * under way, the records of tensors already written have no figures of elements, and update_ratio is NAN if the
  * gradient was among them. */
 FLEXLAB_API void nn_telemetry_want(nn_telemetry *t);
 /* The first NaN or Inf, whatever the pattern, and the writes before it; NULL: none so far. Gradients of steps that a
  * dynamic loss scale skipped do not count, unless NN_STARVED consecutive steps were skipped; everything else in such
- * steps counts. */
+ * steps counts. Waits as nn_telemetry_await. */
 FLEXLAB_API const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t);
 /* Writes the records of everything after the last ones, without figures of elements, and ends: the files get their
  * names. */
 FLEXLAB_API tensor_status nn_telemetry_finish(nn_telemetry *t);
-/* Frees the telemetry, before the graph. Files that were not finished are removed. NULL is allowed. */
+/* Frees the telemetry, before the graph. Files that were not finished are removed, and `row` is not called with records
+ * of a device that are still to be written. NULL is allowed. */
 FLEXLAB_API void nn_telemetry_free(nn_telemetry *t);
 
 #ifdef __cplusplus

@@ -626,13 +626,13 @@ class Telemetry(Rows):
     """What every tensor of a step holds, and what other formats (shadows) would make of it: rows of dicts."""
 
     def __init__(self, network, every, pattern, shadows, path, csv):
-        self.rows, self._network, self._read = [], network, 0
+        self._rows, self._network, self._read, self._over = [], network, 0, False
 
         def row(context, one):
             made = record(one.contents)
             count = made["shadow_count"]
             made["shadows"] = [record(one.contents.shadows[i]) for i in range(count)] if count else []
-            self.rows.append(made)
+            self._rows.append(made)
         config = c.nn_telemetry_config(every=every, row=row)
         for name, value in (("pattern", pattern), ("shadows", ",".join(shadows) if isinstance(shadows, (list, tuple)) else shadows),
                             ("path", path), ("csv", csv)):
@@ -649,6 +649,15 @@ class Telemetry(Rows):
     def finish(self):
         """Writes the rest, and ends."""
         c.nn_telemetry_finish(self)
+        self._over = True
+
+    @property
+    def rows(self):
+        """The rows of all steps so far; on a device it waits for those whose rows come later."""
+        if self._handle._pointer and not self._over:
+            with self._network._reading():
+                c.nn_telemetry_await(self)
+        return self._rows
 
     def frame(self):
         """All rows so far as a DataFrame of pandas; the figures of elements are columns of their own."""

@@ -166,6 +166,8 @@ __global__ void follow_writes(const struct gpu_control *control, struct fl_shado
             continue;
         measured[i].infinite = measured[i].saturated = measured[i].flushed = measured[i].nonfinite = 0;
         measured[i].e = states[i].shared ? states[i].a.e : 0;
+        measured[i].writes = states[i].slot->writes;
+        measured[i].maximum = states[i].slot->last.maximum;
     }
 }
 

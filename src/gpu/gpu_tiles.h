@@ -182,6 +182,7 @@ struct tile_work {
     product_total *sums;
     bool phases;        /* of an input gradient, each a product of its own */
     const float *holes; /* of floats: what the filter positions between those of a phase add (find_holes) */
+    int group;          /* of k, that the device adds at once where floats are multiplied on tensor cores */
 };
 
 /* Holes of the columns of a tile from its first one on, `pitch` apart along k: those of a position, or of its part in
@@ -235,11 +236,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
     /* Whole groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that
-     * has underflowed to -0. The zeros of a group with a rest of k are behind that; where a GPU adds smaller groups (an
-     * A100: of 8), those of nothing but zeros do make it 0. Chains leave all out, and parts of a split k have all
-     * behind. */
-    const int before =
-        GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
+     * has underflowed to -0. The zeros of a group with a rest of k are behind that. Chains leave all out, and parts of
+     * a split k have all behind. */
+    const int before = GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) & -work.group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
                                    m0, k0 - before);
     loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
@@ -396,10 +395,25 @@ struct tile_shapes {
     }
 };
 
+/* Of 16 elements GPUs before compute capability 9.0 add two groups of 8. */
+static cudaError_t find_group(int most, int *group) {
+    int device, major;
+    *group = most;
+    if (most < 16)
+        return cudaSuccess;
+    TRY_CUDA(cudaGetDevice(&device));
+    TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    *group = major < 9 ? 8 : 16;
+    return cudaSuccess;
+}
+
 template <class Tile, class Job, bool aligned>
 static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_plan &plan, product_total *memory,
                                 cudaStream_t stream) {
     const struct product_sizes &of = plan.sizes;
+    int group = 0;
+    if (!GPU_SHARED && !Tile::has_chains)
+        TRY_CUDA(find_group(Tile::group, &group));
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
     const struct tile_work work = {(int)of.m,
                                    (int)of.n,
@@ -411,7 +425,8 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    of.group_step,
                                    plan.phases ? NULL : memory,
                                    plan.phases > 0,
-                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
+                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL,
+                                   group};
     const int bytes = Tile::shared_bytes(plan.k_part);
     const int all = bytes + loader_b<Tile, Job, aligned>::shared_bytes +
                     (Job::has_phases ? (int)sizeof(int) * Tile::m : 0); /* the pixels of rows */

@@ -18,7 +18,8 @@ enum {
 enum kind {
     LATE,
     AT_ONCE,
-    UNTOLD,
+    WATCHED,  /* by the caller: slots are copied as they are */
+    ASKED,    /* late, and asked for the first NaN or Inf, which returns no failure */
     SHADOWED, /* late, with shadows whose exponents the device follows */
     APART,    /* late, with one whose predictor the program added: the host examines elements */
     KINDS
@@ -91,11 +92,12 @@ static bool training(enum kind kind, int every, long at, struct seen *seen) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"});
     const nn_node x = nn_input(g, 4, 4, 3);
     CHECK(!nn_compile(g, nn_linear(g, "fc", x, 10, true)) && !nn_set_pixel_values(g, values), "%s", tensor_error());
-    nn_telemetry *t =
-        nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = on_row, .context = seen, .shadows = shadows});
-    CHECK(t, "%s", tensor_error());
-    if (kind != UNTOLD)
-        fl_telemetry_tell(t, NULL, NULL, kind != AT_ONCE);
+    nn_telemetry *t = nn_telemetry_new(
+        g, &(nn_telemetry_config){
+               .every = every, .row = on_row, .context = seen, .shadows = shadows, .watched = kind == WATCHED});
+    CHECK(t && (kind != WATCHED || !nn_watch(g, nn_telemetry_watch, t)), "%s", tensor_error());
+    if (kind == AT_ONCE)
+        fl_telemetry_tell(t, NULL, NULL, false);
     left = at;
     for (int step = 1; step <= STEPS; step++) {
         memset(pixels, 11 * step % 24, sizeof pixels); /* leaps between 2^-7 and 2^10 */
@@ -103,8 +105,10 @@ static bool training(enum kind kind, int every, long at, struct seen *seen) {
               "%s", tensor_error());
         begin_plan();
         failed += nn_telemetry_step(t) != TENSOR_OK;
+        if (kind == ASKED && step % 2)
+            CHECK(!nn_telemetry_nonfinite(t), "%s: a NaN or Inf", what);
         if (step == STEPS)
-            failed += fl_telemetry_arrive(t, 0) != TENSOR_OK;
+            failed += nn_telemetry_await(t) != TENSOR_OK;
         left = plan(NULL);
     }
     CHECK(failed <= (at && !left), "%s: %d failures: %s", what, failed, tensor_error());

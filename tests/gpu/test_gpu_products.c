@@ -189,9 +189,8 @@ static void few(tensor_format f) {
 
 /* Input gradients whose stride leaves filter positions out, with sums of one chain and of several, which end within a
  * position and between two, and padding that is the same on all sides or not. Filters that are no numbers count there,
- * in tf32 those that it rounds to infinity too, and so do the signs of sums that underflow. most: the largest k; group:
- * signs of zeros are compared where k is a multiple of it. */
-static void strided(tensor_format f, int most, int group) {
+ * in tf32 those that it rounds to infinity too, and so do the signs of sums that underflow. most: the largest k. */
+static void strided(tensor_format f, int most) {
     const int styles[] = {0, 5, 7, f == FMT_FP16 ? 6 : 9};
     const int count = f == FMT_FP32 || f == FMT_FP16 ? 4 : f == FMT_BF16 ? 3 : 1;
     static const struct {
@@ -204,7 +203,7 @@ static void strided(tensor_format f, int most, int group) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const int k = all[i].filters / all[i].groups * all[i].r * all[i].s;
         const int padding = all[i].padding, more = padding + (i % 4 == 1);
-        for (int j = 0; k <= most && j < (k % group ? 2 : count); j++)
+        for (int j = 0; k <= most && j < count; j++)
             conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
                    (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
                                    .padding = {padding, more, more, padding},
@@ -287,17 +286,19 @@ static void fast(const char *name, int count) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
-        /* The A100 adds eight zeros behind k, which make 0 of -0. */
-        const int group = f == FMT_BF16 && !strcmp(name, "a100") ? 16 : 1;
         char text[PLACES][60];
         snprintf(text[0], sizeof text[0], "accumulate=%s%s", name, way->accumulates);
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
         if (i < given)
-            strided(f, f == FMT_FP32 ? 511 : 1023, group);
+            strided(f, f == FMT_FP32 ? 511 : 1023);
         for (int kind = 0; i < given && kind < 3; kind++) { /* every tile and layout; the largest costs most */
-            matmul(f, kind, 21, 12, group * between(1, 60 / group), f == FMT_FP16 ? 6 : 7, 1);
+            const int tiny = f == FMT_FP16 ? 6 : 7, groups = between(12, 20); /* of 16 steps of k */
+            matmul(f, kind, 21, 12, between(1, 60), tiny, 1);
+            matmul(f, kind, 21, 12, groups * 16 + between(1, 7), tiny, 1);
+            matmul(f, kind, 24, 16, groups * 16 + 8, tiny, 1);
+            conv2d(f, kind, 1, 10, 7, 8, 8, 3, 3, same, tiny, 1);
             if (count < 8)
                 continue;
             matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
@@ -456,7 +457,7 @@ int main(int argc, char **argv) {
         if (count && (!*only || !strcmp(only, "few")))
             few(formats[i]);
         if (count && (!*only || !strcmp(only, "strided")))
-            strided(formats[i], INT_MAX, 1);
+            strided(formats[i], INT_MAX);
         if (count && i < 2 && (!*only || !strcmp(only, "thin"))) /* mantissas */
             thin(formats[i]);
         if (!*only || !strcmp(only, "numbers"))

@@ -23,6 +23,8 @@ struct fl_measured {
     double sums[FL_DESCRIBED_PARTS][2]; /* of (value in the format - value)^2, and of value^2 */
     int64_t infinite;                   /* elements that are not finite, or do not stay so */
     int64_t saturated, flushed, nonfinite;
+    uint64_t writes; /* of the tensor's life, with this one; its largest magnitude before rounding */
+    double maximum;
     int32_t e;
 };
 

@@ -359,6 +359,7 @@ struct fl_writes {
     uint64_t updated;   /* that of the last update */
     const double *loss; /* the loss of the step that is examined; NULL: it is the network\'s */
     bool open;          /* a device decides whether the last step has one: fl_writes_know */
+    uint64_t forgotten; /* times that the state was set */
     nn_nonfinite found; /* the last result of nn_find_nonfinite */
     char **texts;       /* that such structs point to */
     int text_count, text_capacity;
@@ -434,10 +435,11 @@ struct nn_graph {
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;
-    bool update_there;                             /* watched or not, a device decides whether a step updates */
-    struct fl_sampling *sampling;                  /* the first of those that sample writes of the step; NULL: none */
-    const struct nn_telemetry *watching;           /* the telemetry that uses nn_watch by itself; NULL: none */
-    struct fl_recording forward, backward, update; /* of a step on a device that records */
+    bool update_there;                              /* watched or not, a device decides whether a step updates */
+    struct fl_sampling *sampling;                   /* the first of those that sample writes of the step; NULL: none */
+    struct nn_telemetry *watching;                  /* the telemetry that uses nn_watch by itself; NULL: none */
+    void (*watching_begins)(struct nn_telemetry *); /* then: before the first write of each forward pass */
+    struct fl_recording forward, backward, update;  /* of a step on a device that records */
 
     /* The list of nn_tensor_at. It owns the names; tensors belong to parameters and values. */
     nn_tensor_info *infos;

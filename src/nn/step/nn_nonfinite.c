@@ -95,17 +95,20 @@ void fl_writes_open(nn_graph *g) {
     g->writes.open = true;
 }
 
+void fl_writes_decided(struct fl_writes *w, uint64_t steps, double in_a_row) {
+    w->open = false;
+    if (in_a_row == 0 && w->step == steps)
+        w->done |= 1u << FL_PART_UPDATE;
+    if (steps > (uint64_t)in_a_row + w->updated)
+        w->updated = steps - (uint64_t)in_a_row;
+}
+
 tensor_status fl_writes_know(nn_graph *g) {
-    struct fl_writes *w = &g->writes;
     struct fl_scale_state s;
-    if (!w->open)
+    if (!g->writes.open)
         return TENSOR_OK;
     TRY(fl_loss_scale_state(g, &s));
-    w->open = false;
-    if (s.in_a_row == 0 && w->step == g->steps)
-        fl_writes_done(g, FL_PART_UPDATE);
-    if (g->steps > (uint64_t)s.in_a_row + w->updated)
-        w->updated = g->steps - (uint64_t)s.in_a_row;
+    fl_writes_decided(&g->writes, g->steps, s.in_a_row);
     return TENSOR_OK;
 }
 
@@ -113,6 +116,7 @@ void fl_writes_forget(nn_graph *g) {
     g->writes.done = 0;
     g->writes.step = g->writes.updated = g->steps;
     g->writes.open = false;
+    g->writes.forgotten++;
 }
 
 static bool is_done(const nn_graph *g, enum fl_part part) {

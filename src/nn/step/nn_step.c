@@ -12,10 +12,19 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
     TRY(fl_check_ready(g));
     g->watch = watch;
     g->watch_context = context;
+    g->update_there = false;
     return TENSOR_OK;
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static void begin_step(nn_graph *g) {
+    if (g->watching)
+        g->watching_begins(g->watching);
+    fl_ranks_restart(g);
+    fl_writes_begin(g);
+    g->has_loss = false;
+}
 
 /* images NULL: those of g->bytes, or the tokens of g->tokens. share: of the shard, in the loss. */
 static tensor_status forward_step(nn_graph *g, const float *images, double share) {
@@ -23,11 +32,8 @@ static tensor_status forward_step(nn_graph *g, const float *images, double share
     g->phase = FL_PHASE_IDLE;
     if (g->passed == fl_ranks_own(g))
         g->passed = 0;
-    if (!g->passed) {
-        fl_ranks_restart(g);
-        fl_writes_begin(g);
-        g->has_loss = false;
-    }
+    if (!g->passed)
+        begin_step(g);
     fl_shard_select(g, fl_ranks_first(g) + g->passed);
     TRY(fl_shard_begin_pass(g, share));
     TRY(fl_forward_to_loss(g, images));
@@ -213,9 +219,7 @@ static tensor_status load_part(nn_graph *g, const void *context, bool first, con
 
 static tensor_status pass_together(nn_graph *g, const struct whole *whole) {
     g->phase = FL_PHASE_IDLE;
-    fl_ranks_restart(g);
-    fl_writes_begin(g);
-    g->has_loss = false;
+    begin_step(g);
     g->stretch = 0;
     TRY(fl_together_forward(g, load_part, whole));
     fl_writes_done(g, FL_PART_FORWARD);

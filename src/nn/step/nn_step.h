@@ -82,9 +82,11 @@ tensor_status fl_list_others(nn_graph *g);
 /* Note that a step begins, that parts of it were written, and that the state was set to that after some step. */
 void fl_writes_begin(nn_graph *g);
 void fl_writes_done(nn_graph *g, enum fl_part part);
-/* The update was submitted to a device, which decides whether it is made; the second waits and asks. */
+/* The update was submitted to a device, which decides whether it is made; the second waits and asks. The third takes
+ * the answer, of a network that has submitted that many updates. */
 void fl_writes_open(nn_graph *g);
 tensor_status fl_writes_know(nn_graph *g);
+void fl_writes_decided(struct fl_writes *w, uint64_t steps, double skipped_in_a_row);
 void fl_writes_forget(nn_graph *g);
 /* The first write of the last step that is not finite. */
 struct fl_first {

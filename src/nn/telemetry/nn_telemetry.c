@@ -131,10 +131,13 @@ tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     tensor_status status = fl_telemetry_examine_there(t); /* a failure changes nothing of what is watched */
     if (look && !t->there)
         status = first_of(status, fl_telemetry_arrive(t, 0));
-    t->g->update_there = t->there;
     t->sampling.number = (uint64_t)t->recorder.step;
     t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
-    return t->watched ? status : first_of(status, nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL));
+    if (t->watched)
+        return status;
+    status = first_of(status, nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL));
+    t->g->update_there = t->there;
+    return status;
 }
 
 /* Several telemetries of one network must all be `watched`: one that sets nn_watch would replace that of another. */
@@ -152,8 +155,10 @@ static void attach(nn_telemetry *t) {
     t->begun = true;
     t->sampling.beside = t->g->sampling;
     t->g->sampling = &t->sampling;
-    if (!t->watched)
-        t->g->watching = t;
+    if (t->watched)
+        return;
+    t->g->watching = t;
+    t->g->watching_begins = fl_telemetry_pass_begins;
 }
 
 static void detach(nn_telemetry *t) {
@@ -166,7 +171,6 @@ static void detach(nn_telemetry *t) {
     if (t->watched)
         return;
     t->g->watching = NULL;
-    t->g->update_there = false;
     (void)nn_watch(t->g, NULL, NULL);
 }
 
@@ -226,7 +230,8 @@ nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
                                        .step = begun,
                                        .row_step = begun};
     t->watched = config->watched;
-    t->updated = (int64_t)g->writes.updated;
+    t->may_be_late = true;
+    t->forgotten = g->writes.forgotten;
     t->rank = nn_group_rank(g->group);
     t->row = t->rank ? NULL : config->row;
     t->context = config->context;
@@ -245,11 +250,10 @@ static int number_of(const nn_telemetry *t, const nn_tensor_info *info) {
     return -1;
 }
 
-/* Lets shadows follow the tensor's last write, unless they have. */
-static void see_last(const nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
-    if (seen->chosen && seen->shadowed != slot->writes)
-        fl_shadows_see(t, seen, slot->last.maximum);
-    seen->shadowed = slot->writes;
+void fl_telemetry_see(const nn_telemetry *t, struct fl_seen_tensor *seen, uint64_t number, double maximum) {
+    if (seen->chosen && seen->shadowed != number)
+        fl_shadows_see(t, seen, maximum);
+    seen->shadowed = number;
 }
 
 /* The maxima of a write, before its elements are measured at the exponents that follow. */
@@ -259,7 +263,7 @@ static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, con
     const struct fl_slot *slot = fl_slot_then(NULL, x);
     if (!slot)
         return tensor_error_status();
-    see_last(t, seen, slot);
+    fl_telemetry_see(t, seen, slot->writes, slot->last.maximum);
     return TENSOR_OK;
 }
 
@@ -312,8 +316,8 @@ void fl_telemetry_set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
 }
 
 /* The device examines the elements, and the host takes what it found in fl_telemetry_arrive. */
-static tensor_status look_there(const nn_telemetry *t, int i, const nn_tensor_info *info) {
-    const struct fl_seen_tensor *seen = &t->tensors[i];
+static tensor_status look_there(nn_telemetry *t, int i, const nn_tensor_info *info) {
+    struct fl_seen_tensor *seen = &t->tensors[i];
     struct fl_found *to = &t->found_there[i];
     const int64_t step = t->recorder.step + 1, at = (int64_t)i * t->shadow_count;
     tensor_format formats[FL_MOST_SHADOWS];
@@ -324,6 +328,7 @@ static tensor_status look_there(const nn_telemetry *t, int i, const nn_tensor_in
                                                .measured = t->measured_there + at,
                                                .formats = formats,
                                                .count = t->shadow_count}));
+    seen->there_step = step;
     TRY(fl_sampled_note(&t->sampling, info->t, &to->sampled));
     return seen->weight_step == step
                ? fl_compare_there(&to->update, step, t->numbers_there, seen->weight_there, info->t)
@@ -389,7 +394,7 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
     row->maximum = last->maximum > row->maximum ? last->maximum : row->maximum;
     row->saturated_writes += last->saturated > 0;
     row->writes += writes;
-    see_last(t, seen, slot);
+    fl_telemetry_see(t, seen, slot->writes, last->maximum);
 }
 
 /* The writes of the step before number `end` of its order, and of the step before it where it had fewer. */
@@ -510,11 +515,11 @@ tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double in_a_row) 
         look_at_write(t, &t->tensors[i], slot);
     }
     TRY(fl_telemetry_bring_order(t));
-    t->all_ordered = t->all_ordered || in_a_row == 0;
+    TRY(fl_writes_know(t->g));
+    t->all_ordered = t->all_ordered || (in_a_row == 0 && t->g->writes.done >> FL_PART_UPDATE & 1);
     if (rows)
         TRY(end_rows(t));
     TRY(find_nonfinite(t, in_a_row));
-    t->updated = in_a_row == 0 ? t->recorder.step : t->updated;
     return TENSOR_OK;
 }
 
@@ -523,6 +528,20 @@ static tensor_status examine_now(nn_telemetry *t) {
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     TRY(fl_loss_scale_state(t->g, &scale));
     return fl_telemetry_examine(t, t->describing, scale.in_a_row);
+}
+
+/* Returns once what a call without a status could not. */
+static tensor_status tell_owed(nn_telemetry *t) {
+    const tensor_status status = t->owed;
+    t->owed = TENSOR_OK;
+    return status ? fl_fail(status, "%s", t->owed_message) : TENSOR_OK;
+}
+
+void fl_telemetry_owe(nn_telemetry *t, tensor_status status) {
+    if (!status || t->owed)
+        return;
+    t->owed = status;
+    strncpy(t->owed_message, tensor_error(), sizeof t->owed_message - 1);
 }
 
 tensor_status nn_telemetry_step(nn_telemetry *t) {
@@ -540,29 +559,39 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     tensor_status status = later ? fl_telemetry_later(t) : fl_telemetry_arrive(t, 0);
     if (!later)
         status = first_of(status, examine_now(t));
-    t->following = t->following && later;
-    return first_of(status, fl_telemetry_watch_next(t));
+    /* A state that was set has other numbers of writes, which the host and the device take differently. */
+    t->following = t->following && later && t->forgotten == t->g->writes.forgotten;
+    t->forgotten = t->g->writes.forgotten;
+    status = first_of(status, fl_telemetry_watch_next(t));
+    return first_of(status, tell_owed(t));
+}
+
+tensor_status nn_telemetry_await(nn_telemetry *t) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
+    if (t->status)
+        return fl_fail(t->status, "%s", t->message);
+    return first_of(fl_telemetry_arrive(t, 0), tell_owed(t));
 }
 
 void nn_telemetry_want(nn_telemetry *t) {
     if (!t)
         return;
     t->wanted = true;
-    const tensor_status status = fl_telemetry_watch_next(t);
-    if (status && !t->status) {
-        t->status = status;
-        strncpy(t->message, tensor_error(), sizeof t->message - 1);
-    }
+    fl_telemetry_owe(t, fl_telemetry_watch_next(t));
 }
 
-const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {
-    return t && t->nonfinite.step ? &t->nonfinite : NULL;
+const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *telemetry) {
+    nn_telemetry *const t = (nn_telemetry *)(uintptr_t)telemetry; /* which examines the steps under way */
+    if (!t)
+        return NULL;
+    fl_telemetry_owe(t, fl_telemetry_arrive(t, 0));
+    return t->nonfinite.step ? &t->nonfinite : NULL;
 }
 
 void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late) {
     t->arrived = arrived;
     t->arrived_context = context;
-    t->whole_steps = true;
     t->may_be_late = late;
 }
 
@@ -574,6 +603,7 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
     if (t->finished)
         return TENSOR_OK;
     TRY(fl_telemetry_arrive(t, 0));
+    TRY(tell_owed(t));
     if (fl_recorder_owes_rows(&t->recorder)) {
         TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
         TRY(end_rows(t));

@@ -48,6 +48,7 @@ struct fl_seen_tensor {
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     double *weight_there;             /* the same on a device; NULL until it examines one */
     int64_t weight_step;              /* of that update; 0: none yet */
+    int64_t there_step;               /* the last step with a write that the device examined; 0: none yet */
     int tensors;                      /* of the parameter whose weight this is, as many follow it; 0: no parameter's */
     struct fl_shadow_state *shadows;  /* NULL: not chosen */
     nn_telemetry_shadow *shadow_rows; /* as many */
@@ -65,6 +66,9 @@ enum { FL_LATE_STEPS = 4 };
 struct fl_late_step {
     int64_t step;
     bool rows;
+    bool has_loss;           /* the network then, and the updates that it had submitted: */
+    struct fl_writes writes; /* which parts were written */
+    uint64_t updates;
     struct fl_slot_copies *slots; /* NULL until the first use */
     struct fl_fetch fetch, found; /* found: with rows */
     double *shares;               /* of its shards in the loss; NULL until the first use */
@@ -101,20 +105,22 @@ struct nn_telemetry {
     struct fl_sampling sampling;  /* of the writes of steps with rows */
     struct fl_slot_copies *slots; /* of a device */
     fl_step_arrived *arrived;     /* NULL: nobody asks */
-    bool whole_steps;             /* each step has all parts, as in nn_train */
     bool may_be_late;             /* else each step is examined at its end */
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
+    bool arriving;                        /* such steps are being examined */
     void *told_there, *told;              /* struct told: on the device one for each late step, and one here */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
+    struct fl_fetch found_now;            /* within a step */
     struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */
     struct fl_shadowed *shadows_there;             /* on the device, of each tensor; NULL until the first use */
     bool following;                                /* these follow all writes, as the host does some steps later */
-    int64_t updated;                               /* the last step examined that made an update */
+    uint64_t forgotten;                            /* of the network, at the last step */
     tensor_status status;                          /* of what failed while watching */
-    char message[512];
+    tensor_status owed; /* of steps that failed to arrive in a call that returns no status: the next one does */
+    char message[512], owed_message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
     bool nonfinite_known; /* in an earlier part of the training */
@@ -124,8 +130,12 @@ struct nn_telemetry {
 /* nn_telemetry.c: watches the next step, where it has rows. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
-/* Tells the caller, who makes whole steps, of each step that was examined; late: which may be some steps later. */
+/* Tells the caller of each step that was examined; late: which may be some steps later. */
 void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late);
+/* Takes a failure that the next call with a status returns. */
+void fl_telemetry_owe(nn_telemetry *t, tensor_status status);
+/* Lets shadows follow the tensor's write of that number in its life, unless they have. */
+void fl_telemetry_see(const nn_telemetry *t, struct fl_seen_tensor *seen, uint64_t number, double maximum);
 /* The size of an update of the tensor, by those sums. */
 void fl_telemetry_moved(struct fl_seen_tensor *seen, double step, double size, int64_t moved);
 void fl_telemetry_not_moved(nn_telemetry_row *row);
@@ -144,6 +154,9 @@ tensor_status fl_telemetry_later(nn_telemetry *t);
 /* Examines all steps but the last `left`, for which it waits. It returns the first failure; only such steps are lost.
  */
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left);
+/* The same of all, and lets shadows follow what the device has examined of the present step, before a pass of it writes
+ * these tensors again. */
+void fl_telemetry_pass_begins(nn_telemetry *t);
 void fl_telemetry_late_free(nn_telemetry *t);
 
 /* nn_telemetry_rows.c: files, NULL: none */

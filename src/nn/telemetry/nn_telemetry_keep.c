@@ -281,7 +281,6 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
         fl_interval_resume(&seen->since, slot);
         seen->shadowed = slot->writes;
     }
-    t->updated = (int64_t)t->g->writes.updated;
     TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
     TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
     return fl_telemetry_watch_next(t);

@@ -20,9 +20,7 @@ static size_t told_bytes(const nn_telemetry *t) {
 
 /* Whether a step without records can be examined later. */
 static bool can_be_late(const nn_telemetry *t) {
-    const nn_graph *g = t->g;
-    return t->whole_steps && g->device != tensor_device_at(0) && !g->ranks && g->has_loss && t->all_ordered &&
-           !t->watched;
+    return t->g->device != tensor_device_at(0) && !t->g->ranks && t->all_ordered && !t->watched;
 }
 
 bool fl_telemetry_can_fetch(const nn_telemetry *t) {
@@ -102,12 +100,23 @@ tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
     return status;
 }
 
-/* Those of a task that did not run have the number of an earlier step. */
+/* Whether the tensor has been examined in that step; what a task that did not run has found is of an earlier one.
+ * Shadows then follow the write. */
+static bool see_found(nn_telemetry *t, int i, int64_t step) {
+    struct fl_seen_tensor *seen = &t->tensors[i];
+    const struct fl_measured *of = &t->measured[i * t->shadow_count];
+    if (!seen->chosen || t->found[i].elements.number != step)
+        return false;
+    if (t->shadow_count)
+        fl_telemetry_see(t, seen, of->writes, of->maximum);
+    return true;
+}
+
 static void take_elements(nn_telemetry *t, int64_t step) {
     for (int i = 0; i < t->count; i++) {
         struct fl_seen_tensor *seen = &t->tensors[i];
         const struct fl_found *found = &t->found[i];
-        if (!seen->chosen || found->elements.number != step)
+        if (!see_found(t, i, step))
             continue;
         fl_describe_arrived(seen->elements, &found->elements, t->g->infos[i].t);
         for (int k = 0; k < t->shadow_count; k++) {
@@ -150,7 +159,8 @@ static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, stru
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
         TRY(fl_fetch_note(g->scaling.state, &told->scale));
-    TRY(fl_loss_parts_note(g, told->loss, l->shares));
+    if (l->has_loss)
+        TRY(fl_loss_parts_note(g, told->loss, l->shares));
     TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, told_bytes(t))));
     return l->rows ? fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))) : TENSOR_OK;
 }
@@ -165,6 +175,9 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     struct fl_late_step *l = &t->late[at];
     l->step = t->recorder.step;
     l->rows = t->describing;
+    l->has_loss = t->g->has_loss;
+    l->writes = t->g->writes;
+    l->updates = t->g->steps;
     void *const told = (char *)t->told_there + (size_t)at * told_bytes(t);
     const tensor_status begun = begin_fetches(t, l, told), status = arrived ? arrived : begun;
     if (begun)
@@ -174,27 +187,34 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
 
+/* Which parts of a step were written, and which step it was, as `from` has it. */
+static void set_writes(struct fl_writes *w, const struct fl_writes *from) {
+    w->done = from->done;
+    w->step = from->step;
+    w->updated = from->updated;
+    w->open = from->open;
+}
+
 /* Examines the step as if it were the last, and all of it as known. */
 static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const struct told *told) {
-    const double loss = fl_loss_of_parts(t->g, told->loss, l->shares);
-    struct fl_writes *w = &t->g->writes;
+    nn_graph *g = t->g;
+    struct fl_writes *w = &g->writes;
     const struct fl_writes now = *w;
+    const bool has_loss = g->has_loss;
+    const double loss = l->has_loss ? fl_loss_of_parts(g, told->loss, l->shares) : 0;
     const int64_t step = t->recorder.step;
     struct fl_slot_copies *const slots = t->slots;
-    const bool skipped = told->scale.in_a_row > 0;
     t->recorder.step = l->step;
     t->slots = l->slots;
-    w->done = (1u << (FL_PART_UPDATE + !skipped)) - 1;
-    w->step = (uint64_t)l->step;
-    w->updated = (uint64_t)(skipped ? t->updated : l->step);
-    w->open = false;
+    set_writes(w, &l->writes);
+    if (w->open)
+        fl_writes_decided(w, l->updates, told->scale.in_a_row);
     w->loss = &loss;
+    g->has_loss = l->has_loss;
     const tensor_status status = fl_telemetry_examine(t, l->rows, told->scale.in_a_row);
-    w->done = now.done;
-    w->step = now.step;
-    w->updated = now.updated;
-    w->open = now.open;
+    set_writes(w, &now);
     w->loss = NULL;
+    g->has_loss = has_loss;
     t->recorder.step = step;
     t->slots = slots;
     return status;
@@ -216,17 +236,42 @@ static tensor_status end_fetches(nn_telemetry *t, struct fl_late_step *l) {
 
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
     tensor_status status = TENSOR_OK;
+    if (t->arriving) /* the caller's `row` asks */
+        return TENSOR_OK;
+    t->arriving = true;
     while (t->late_count > left) {
         struct fl_late_step *l = &t->late[t->late_first];
         t->late_first = (t->late_first + 1) % FL_LATE_STEPS;
         t->late_count--;
         const tensor_status ended = end_fetches(t, l);
-        if (ended)
+        if (ended) {
             drop(l);
+            left = 0; /* a task that failed has stopped those of all steps under way: one failure */
+        }
         status = status ? status : ended;
     }
+    t->arriving = false;
     t->following = t->following && !status; /* a write that the host has not seen */
     return status;
+}
+
+/* Shadows follow every write of a step with records, and the device keeps what it has found of the last. */
+static tensor_status see_writes(nn_telemetry *t) {
+    const nn_graph *g = t->g;
+    TRY(fl_telemetry_arrive(t, 0));
+    TRY(fl_taken(g, fl_fetch_begin(g->device, &t->found_now, t->found_there, found_bytes(t))));
+    TRY(fl_taken(g, fl_fetch_end(g->device, &t->found_now, t->found)));
+    for (int i = 0; i < t->count; i++)
+        see_found(t, i, t->recorder.step + 1);
+    return TENSOR_OK;
+}
+
+void fl_telemetry_pass_begins(nn_telemetry *t) {
+    bool again = false;
+    for (int i = 0; i < t->count && t->there && t->shadow_count; i++)
+        again = again || t->tensors[i].there_step == t->recorder.step + 1;
+    if (again)
+        fl_telemetry_owe(t, see_writes(t));
 }
 
 void fl_telemetry_late_free(nn_telemetry *t) {
@@ -236,6 +281,7 @@ void fl_telemetry_late_free(nn_telemetry *t) {
         fl_fetch_clear(t->g->device, &t->late[i].found);
         fl_free(t->late[i].shares);
     }
+    fl_fetch_clear(t->g->device, &t->found_now);
     for (int i = 0; t->tensors && i < t->count; i++)
         tensor_device_release(t->g->device, t->tensors[i].weight_there);
     tensor_device_release(t->g->device, t->shadows_there);

@@ -693,7 +693,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int number) {
         return give(error);
     *p = cudaDeviceProp{};
     snprintf(p->name, sizeof p->name, "PTX machine of sm_%d", ptx::options().arch);
-    p->major = ptx::options().arch / 10;
+    p->major = ptx::major_capability();
     p->minor = ptx::options().arch % 10;
     p->multiProcessorCount = 4;
     p->totalGlobalMem = ptx::options().bytes;
@@ -711,6 +711,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     switch (attribute) {
     case cudaDevAttrMemoryPoolsSupported:
         *value = 1;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = ptx::major_capability();
         return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
         *value = 4;

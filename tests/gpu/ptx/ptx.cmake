@@ -92,6 +92,9 @@ set(ptx_describe FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435
 ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT ${ptx_describe})
 ptx_test(gpu_describe_ptx_long test_gpu_describe long ENVIRONMENT ${ptx_describe})
 
+ptx_test(gpu_telemetry_ptx test_gpu_telemetry ENVIRONMENT FLEXLAB_PTX_BYTES=268435456)
+ptx_test(gpu_telemetry_ptx_long test_gpu_telemetry long ENVIRONMENT ${ptx_describe})
+
 ptx_test(gpu_late_ptx test_gpu_late 6) # each sixth call
 ptx_test(gpu_late_ptx_long test_gpu_late)
 

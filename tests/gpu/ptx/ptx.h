@@ -18,7 +18,8 @@
  *                        more wavefronts of shared memory than its bytes need
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
- *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats: a100 or h100 (a100)
+ *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats, and whose compute capability the device has: a100
+ *                        or h100 (a100)
  *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", a function of the runtime, or "*": any) fails
  *                        with ERROR; each for N = 0
@@ -314,6 +315,7 @@ std::string place(const Warp &w, const Insn &in, int lane);
 Action load, load_parameter, store, atomic, take_address, give_address;                          /* ptx_memory.cpp */
 Action shuffle, reduce, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
 Action multiply_floats;                                                                          /* ptx_tensor.cpp */
+int major_capability(); /* of the GPU whose tensor cores these are */
 
 inline uint64_t address_in(Warp &w, const Operand &o, int lane) {
     return o.width == 4 ? w.at<uint32_t>(o)[lane] : w.at<uint64_t>(o)[lane];

@@ -14,8 +14,9 @@ struct Gpu {
     const char *name;
     int k, k_tf32, fraction;
     bool halves; /* there is a record of sums of fp16 */
+    int major;   /* compute capability */
 };
-const Gpu gpus[] = {{"a100", 8, 4, 24, false}, {"h100", 16, 4, 25, true}};
+const Gpu gpus[] = {{"a100", 8, 4, 24, false, 8}, {"h100", 16, 4, 25, true, 9}};
 
 const Gpu &gpu() {
     static const Gpu *const chosen = [] {
@@ -117,6 +118,10 @@ template <int k> float add_group(const Numbers &a, const Numbers &b, int first, 
 }
 
 } // namespace
+
+int major_capability() {
+    return gpu().major;
+}
 
 /* mma.m16n8kK: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k16" and "k8": of elements that a register holds
  * `each` of, element i of register r of lane 4 g + t is a[g + 8 (r mod 2)][each t + i + 4 each (r div 2)] and b[each t

@@ -72,7 +72,7 @@ MUTANTS = [
     (LONG, 18, "x4.trans.shared", "x4.shared", FEWEST),
     (MMA, 0, "abs.f32", "neg.f32", FAST),
     (MMA, 0, "setp.num.f32", "setp.equ.f32", FAST),  # filters of phases that are no numbers
-    (MMA, 1, ", -16;", ", 0;", FAST),  # zeros before k
+    (MMA, 1, "neg.s32", "mov.u32", FAST),  # zeros before k, in whole groups
     ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
     ("measure_elements", 0, "sub.rn.f64", "add.rn.f64", SHADOWS),
     ("measure_elements", 3, "bar.sync 0;", "", SHADOWS),
