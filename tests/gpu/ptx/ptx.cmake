@@ -56,6 +56,8 @@ endfunction()
 set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_pinned test_gpu_ops 4 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned)
+# As if CUDA did not say that all memory is pinned.
+ptx_test(gpu_ops_ptx_unknown test_gpu_ops 5 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned FLEXLAB_PTX_FAIL=cudaPointerGetAttributes@0@1)
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
