@@ -84,7 +84,8 @@ ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${p
 ptx_test(gpu_train_mixed_ptx test_gpu_train 8 2 "variant bf16; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32;"
          ENVIRONMENT ${ptx_small})
 foreach(preset O1 O2 dfp16)
-    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
+    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT
+             FLEXLAB_PTX_CHECKS=nan,registers,races ${ptx_small})
 endforeach()
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
@@ -113,6 +114,7 @@ foreach(name nn_loss_scale nn_weights)
 endforeach()
 ptx_test(program_networks_ptx test_program_networks cuda mtcnn-pnet.onnx mtcnn-rnet.onnx wake-word.onnx
          tiny-anomaly-fp32.tflite tiny-resnet8-fp32.tflite tiny-keywords-fp32.tflite)
+list(REMOVE_ITEM ptx_quick program_networks_ptx) # which needs FLEXLAB_DATA: the others launch all kernels without it
 ptx_test(program_networks_ptx_long test_program_networks cuda)
 ptx_test(program_quantised_ptx test_program_quantised cuda 1 50)
 set_tests_properties(support PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>")
