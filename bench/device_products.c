@@ -4,8 +4,10 @@
  *     device_products [DEVICE [SIZE...]]        cuda; 1024 2048 4096: square matrices; then the convolutions of
  * ResNet-20 of 512 images, unless SIZE was given
  *
- * Operands are random over the whole range of mantissas. Each figure is the median of seven batches of calls that last
- * 20 ms or more, each waited for once. */
+ * In each of five formats, and in class fast ("bf16,fast") where tensor cores have it. Operands are random over the
+ * whole range of mantissas. Each figure is the median of seven batches of calls that last 20 ms or more, each waited
+ * for once.
+ */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
 #include <math.h>
@@ -88,44 +90,53 @@ static void measure(tensor_device *device, const char *name, const char *format,
     tensor_free(w.b);
 }
 
-static void square(tensor_device *device, tensor_format format, int64_t n) {
+static void square(tensor_device *device, const char *format_name, tensor_format format, int64_t n) {
     char name[40];
     snprintf(name, sizeof name, "matmul %lld", (long long)n);
     const struct work w = {.out = tensor_new_in(device, format, TENSOR_SHAPE(n, n)),
                            .a = random_tensor(device, format, TENSOR_SHAPE(n, n)),
                            .b = random_tensor(device, format, TENSOR_SHAPE(n, n))};
-    measure(device, name, tensor_format_name(format), w, (double)n * (double)n * (double)n);
+    measure(device, name, format_name, w, (double)n * (double)n * (double)n);
 }
 
-static void convolution(tensor_device *device, tensor_format format, int64_t side, int64_t channels) {
+static void convolution(tensor_device *device, const char *format_name, tensor_format format, int64_t side,
+                        int64_t channels) {
     char name[40];
     snprintf(name, sizeof name, "conv2d %lldx%lldx%lld", (long long)side, (long long)side, (long long)channels);
     const struct work w = {.out = tensor_new_in(device, format, TENSOR_SHAPE(512, side, side, channels)),
                            .a = random_tensor(device, format, TENSOR_SHAPE(512, side, side, channels)),
                            .b = random_tensor(device, format, TENSOR_SHAPE(channels, 3, 3, channels)),
                            .conv = true};
-    measure(device, name, tensor_format_name(format), w,
-            512.0 * (double)(side * side) * 9 * (double)(channels * channels));
+    measure(device, name, format_name, w, 512.0 * (double)(side * side) * 9 * (double)(channels * channels));
 }
 
 int main(int argc, char **argv) {
     tensor_device *device = tensor_device_find(argc > 1 ? argv[1] : "cuda");
     if (!device)
         check(tensor_error_status());
-    static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_BF16, FMT_FP32};
-    for (int f = 0; f < 4; f++) {
+    static const char *const formats[] = {
+        "flex16+5", "dfp16", "bf16", "fp16", "fp32", "bf16,fast", "fp16,fast", "fp16,fast:sums=fp16", "fp32,fast:tf32"};
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        const char *const comma = strchr(formats[f], ',');
+        char name[40];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(formats[f], ","), formats[f]);
+        tensor_format format;
+        tensor_class class = TENSOR_EXACT;
+        check(tensor_format_find(&format, name));
+        check(comma ? tensor_class_find(&class, comma + 1) : TENSOR_OK);
+        check(tensor_set_class(class));
         for (int i = 2; i < argc; i++) {
             const long n = strtol(argv[i], NULL, 10);
             if (n < 1 || n > 32768) {
                 fprintf(stderr, "device_products: size %s, expected 1 to 32768\n", argv[i]);
                 return 1;
             }
-            square(device, formats[f], n);
+            square(device, formats[f], format, n);
         }
-        for (int64_t n = 1024; argc < 3 && n <= (f < 2 ? 4096 : 1024); n *= 2) /* floats: one thread an output so far */
-            square(device, formats[f], n);
+        for (int64_t n = 1024; argc < 3 && n <= 4096; n *= 2)
+            square(device, formats[f], format, n);
         for (int64_t i = 0; argc < 3 && i < 3; i++)
-            convolution(device, formats[f], 32 >> i, 16 << i);
+            convolution(device, formats[f], format, 32 >> i, 16 << i);
     }
     printf("%s\n", rows_written ? "\n]" : "[]");
     return 0;

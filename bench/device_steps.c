@@ -1,7 +1,7 @@
 /* device_steps.c - how long a training step of ResNet-20 takes on a device, as a JSON list: milliseconds, the median of
  * STEPS steps in groups of five that are waited for once.
  *
- *     device_steps [DEVICE [BATCH [STEPS [FORMAT[,CLASS]...]]]]        cuda, 128, 50, fp32 fp16 bf16 flex16+5 dfp16
+ *     device_steps [DEVICE [BATCH [STEPS [FORMAT[,CLASS]...]]]]        cuda, 128, 50, all of `usual` below
  *
  * CLASS: a class of results, as "fp16,fast"; exact without it.
  * On a backend that counts instructions (tests/gpu/ptx) the counts at the end are those of the last step. */
@@ -76,7 +76,8 @@ static int positive(const char *name, const char *text) {
 }
 
 int main(int argc, char **argv) {
-    static char *usual[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+    static char *usual[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "fp16,fast", "bf16,fast", "fp32,fast:tf32"};
+    const int most = sizeof usual / sizeof *usual;
     const char *device = argc > 1 ? argv[1] : "cuda";
     const int size = argc > 2 ? positive("BATCH", argv[2]) : 128, steps = argc > 3 ? positive("STEPS", argv[3]) : 50;
     char **formats = argc > 4 ? argv + 4 : usual;
@@ -90,7 +91,7 @@ int main(int argc, char **argv) {
         images[i] = (uint8_t)((state = state * 1664525 + 1013904223) >> 24);
     for (int i = 0; labels && i < size; i++)
         labels[i] = i % 10;
-    for (int i = 0; i < (argc > 4 ? argc - 4 : 5); i++) {
+    for (int i = 0; i < (argc > 4 ? argc - 4 : most); i++) {
         char name[64];
         const int length = (int)strcspn(formats[i], ",");
         snprintf(name, sizeof name, "%.*s", length, formats[i]);

@@ -2,13 +2,17 @@
 """gpu_report.py - what tools/gpu-check.sh writes down: figures beside floors.
 
 usage: gpu_report.py capability              compute capability of the first GPU, as 90; status 77: there is none
+       gpu_report.py count                   how many GPUs there are
        gpu_report.py write BUILD RESULTS     RESULTS/gpu-NAME.json and RESULTS/gpu-NAME.md, from the logs in BUILD
+       gpu_report.py rehearse BUILD RESULTS  the same without a GPU, beside the floors of an H100
        gpu_report.py table FILE              the table of such a JSON file
 
-A floor is the larger of two times: the bytes of operands and results over the bandwidth of the memory, and instructions of
-warps over what the schedulers issue, four of a multiprocessor in a clock. Instructions of a step are those that the PTX
-machine counted (tests/gpu/ptx/ptx_counts.tsv); of a product, those of the inner loop in the machine code
-(tests/gpu/gpu_static.tsv)."""
+A floor is the largest of three times: bytes over the bandwidth of the memory; instructions of warps over what the schedulers
+issue, four of a multiprocessor in a clock; products over what its four tensor cores make. Of a step, the PTX machine counted
+the instructions, and the bytes that do not stay in a cache of 50 MiB, for several batches (tests/gpu/ptx/ptx_counts.tsv): for
+others the instructions lie on the straight line through two of them, because part of a step comes once and not with each
+image. Of a product, the bytes are those of its operands and its result, and the instructions those of the best inner loop in
+the machine code (tests/gpu/gpu_static.tsv)."""
 import ctypes
 import datetime
 import json
@@ -18,6 +22,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = {"fp32": 4}  # bytes of an element; the others have two
+BYTES = "bytes of memory"  # the row of ptx_counts.tsv that has no instructions
+CLOCKS = {"80": 8, "90": 4}  # of a tensor core for an mma.sync of 16 x 8 x 32 bytes, by the peak rates of A100 and H100
+REHEARSAL = {"name": "rehearsal", "devices": 0, "driver": 0, "capability": "90", "multiprocessors": 132, "clock_hz": 1.755e9, "bytes_a_second": 3.35e12}
 
 
 def properties():
@@ -36,8 +43,8 @@ def properties():
         value = ctypes.c_int()
         return 0 if cuda.cuDeviceGetAttribute(ctypes.byref(value), number, 0) else value.value
 
-    return {"name": name.value.decode(), "driver": driver.value, "capability": f"{attribute(75)}{attribute(76)}", "multiprocessors": attribute(16),
-            "clock_hz": attribute(13) * 1e3, "bytes_a_second": 2e3 * attribute(36) * attribute(37) / 8}
+    return {"name": name.value.decode(), "devices": count.value, "driver": driver.value, "capability": f"{attribute(75)}{attribute(76)}",
+            "multiprocessors": attribute(16), "clock_hz": attribute(13) * 1e3, "bytes_a_second": 2e3 * attribute(36) * attribute(37) / 8}
 
 
 def read_table(path):
@@ -45,40 +52,58 @@ def read_table(path):
     return {line[0]: dict(zip(head[1:], map(int, line[1:]))) for line in lines}
 
 
-def instructions_of_step(format, batch):
-    """0: not counted."""
+def counts_of_step(format, batch):
+    """Instructions of warps, bytes; 0: not known."""
     table = read_table("tests/gpu/ptx/ptx_counts.tsv")
+    instructions, moved = {}, {}
     for column in next(iter(table.values())):
-        name, counted = column.split(":")
+        name, counted = column.rsplit(":", 1)
         if name == format:
-            return sum(row[column] for row in table.values()) * batch / int(counted)
-    return 0
+            instructions[int(counted)] = sum(row[column] for kernel, row in table.items() if kernel != BYTES)
+            moved[int(counted)] = table.get(BYTES, {}).get(column, 0)
+    fewer = [counted for counted in instructions if counted <= batch]
+    bytes_moved = max((moved[counted] for counted in fewer), default=0)  # more images move no fewer
+    if batch in instructions or len(instructions) < 2:
+        return max((instructions[counted] for counted in fewer), default=0), bytes_moved
+    (a, at_a), *_, (b, at_b) = sorted(instructions.items())
+    return at_a + (at_b - at_a) * (batch - a) / (b - a), bytes_moved
 
 
-def instructions_of_product(format):
-    """Of a warp for a product: a tensor-core instruction makes a quarter of 16 x 8 x 32 products of 16 bits, another 32."""
-    loops = read_table("tests/gpu/gpu_static.tsv")
-    whole = format in ("flex16+5", "dfp16")
-    rows = [(row["inner loop"], 1024 * row["IMMA"] if whole else 32 * row["FFMA"]) for name, row in loops.items()
-            if name.startswith("product") and (row["IMMA"] if whole else row["FFMA"])]
-    return min((length / products for length, products in rows), default=0)
+def product(format):
+    """Of one product of two elements: instructions of warps, and how many of these are of tensor cores."""
+    name, _, how = format.partition(",")
+    word, part, each, cores = "FFMA", "chain_shape", 32, 0
+    if name in ("flex16+5", "dfp16"):
+        word, part, each, cores = "IMMA", "int16_terms", 1024, 1  # a quarter of 16 x 8 x 32
+    elif how == "fast" and name in ("fp16", "bf16"):
+        word, part, each, cores = "HMMA", "cells_of_16_bits, sums_of_32_bits", 2048, 1
+    elif how == "fast:sums=fp16" and name == "fp16":
+        word, part, each, cores = "HMMA", "cells_of_16_bits, sums_of_16_bits", 2048, 1
+    elif how == "fast:tf32" and name == "fp32":
+        word, part, each, cores = "HMMA", "cells_of_tf32", 1024, 1
+    loops = [row["inner loop"] / (each * row[word]) for name, row in read_table("tests/gpu/gpu_static.tsv").items()
+             if name.startswith("product_tiles") and part in name and row[word]]
+    return min(loops, default=0), cores / each
 
 
 def floor(row, device):
     """Microseconds; what binds."""
-    format, size = row["format"], SIZES.get(row["format"], 2)
-    moved = instructions = 0
+    format, size = row["format"], SIZES.get(row["format"].partition(",")[0], 2)
+    moved = instructions = products = 0
     if step := re.fullmatch(r"step of ResNet-20, batch (\d+)", row["work"]):
-        instructions = instructions_of_step(format, int(step[1]))
+        instructions, moved = counts_of_step(format, int(step[1]))
     elif matmul := re.fullmatch(r"matmul (\d+)", row["work"]):
         n = int(matmul[1])
-        moved, instructions = 3 * n * n * size, n**3 * instructions_of_product(format)
-    elif conv := re.fullmatch(r"conv2d (\d+)x\d+x(\d+)", row["work"]):  # 512 images, 3 x 3
+        moved, products = 3 * n * n * size, n**3
+    elif conv := re.fullmatch(r"conv2d (\d+)x\d+x(\d+)", row["work"]):  # 512 images, 3 x 3; positions in the margin are no products
         side, c = int(conv[1]), int(conv[2])
-        moved, instructions = (2 * 512 * side * side * c + 9 * c * c) * size, 512 * side * side * 9 * c * c * instructions_of_product(format)
-    by_bytes = 1e6 * moved / device["bytes_a_second"]
-    by_instructions = 1e6 * instructions / (4 * device["multiprocessors"] * device["clock_hz"])
-    return max(by_bytes, by_instructions), "bytes" if by_bytes > by_instructions else "instructions"
+        moved, products = (2 * 512 * side * side * c + 9 * c * c) * size, 512 * (3 * side - 2) ** 2 * c * c
+    issued, multiplied = product(format)
+    a_clock = 4 * device["multiprocessors"] * device["clock_hz"]
+    times = {"bytes": moved / device["bytes_a_second"], "instructions": (instructions or products * issued) / a_clock,
+             "tensor cores": products * multiplied * CLOCKS.get(device["capability"], 0) / a_clock}
+    bound = max(times, key=times.get)
+    return 1e6 * times[bound], bound
 
 
 def list_in(path):
@@ -101,8 +126,7 @@ def table(result):
     return "\n".join(lines) + "\n"
 
 
-def write(build, results):
-    device = properties()
+def write(build, results, device):
     if not device:
         print("gpu_report: no GPU")
         return 77
@@ -110,7 +134,7 @@ def write(build, results):
     rows = []
     for row in list_in(build / "steps.log") + list_in(build / "products.log"):
         row["floor"], row["bound"] = floor(row, device)
-        near = {"flex16+5": "bf16", "dfp16": "bf16"}.get(row["format"], row["format"])  # what a user of PyTorch would take
+        near = {"flex16+5": "bf16", "dfp16": "bf16", "fp32,fast:tf32": "tf32"}.get(row["format"], row["format"].partition(",")[0])  # of PyTorch
         row["pytorch"] = rivals.get((row["work"], near))
         rows.append(row)
     outcomes = [dict(zip(("step", "outcome", "seconds"), line.split("\t"))) for line in (build / "outcomes").read_text().splitlines()]
@@ -128,8 +152,11 @@ if __name__ == "__main__":
         found = properties()
         print(found["capability"] if found else "")
         sys.exit(0 if found else 77)
-    if command == "write" and len(paths) == 2:
-        sys.exit(write(*map(pathlib.Path, paths)))
+    if command == "count" and not paths:
+        print((properties() or {"devices": 0})["devices"])
+        sys.exit()
+    if command in ("write", "rehearse") and len(paths) == 2:
+        sys.exit(write(*map(pathlib.Path, paths), properties() if command == "write" else REHEARSAL))
     if command == "table" and len(paths) == 1:
         print(table(json.loads(pathlib.Path(paths[0]).read_text())), end="")
         sys.exit()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How long PyTorch takes on a GPU, as a JSON list: a training step of ResNet-20 with mixed precision (batches that lie on the
-device, channels last, torch.autocast in bf16 and in fp16 with a GradScaler) and in fp32; and the products of
+device, channels last, torch.autocast in bf16 and in fp16 with a GradScaler), in fp32, and in fp32 by tf32; and the products of
 bench/device_products.c, which cuBLAS and cuDNN compute.
 usage: torch_gpu.py [BATCH [DEVICE]]        128, cuda. Exit status 77: there is no PyTorch, or it sees no such device"""
 
@@ -62,7 +62,8 @@ def step_of(dtype):
 
 on_gpu = device == "cuda"
 rows = []
-for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+for name, dtype in (("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     works = {f"step of ResNet-20, batch {size}": step_of(dtype)}
     for n in (1024, 2048, 4096) if on_gpu else (64,):
         a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))

@@ -117,6 +117,7 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
 
 template <int warps_m, int columns, int stages, int blocks, int rows = 2>
 using int16_shape = mma_shape<warps_m, columns, stages, blocks, cells_of_16_bits, int16_terms, rows>;
+/* The large tile has one block a multiprocessor: sums fill 144 registers of a thread, and two blocks leave it 128. */
 using int16_shapes = tile_shapes<int16_shape<4, 6, 4, 1>,                          /* 128 x 96 */
                                  int16_shape<2, 2, 3, 3>,                          /* 64 x 32 */
                                  int16_shape<2, 4, 3, 2>,                          /* 64 x 64 */

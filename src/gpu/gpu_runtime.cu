@@ -203,13 +203,14 @@ static const char *release(struct fl_gpu_device *d, void *memory) {
     return failed(d, cudaFreeAsync(memory, d->stream), "release");
 }
 
-// Whether CUDA knows the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end after the call.
+// Whether CUDA may know the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end after the call.
+// If CUDA does not say, the copy is waited for, which is right for any memory.
 static bool is_pinned(const void *from) {
     cudaPointerAttributes of;
     if (cudaPointerGetAttributes(&of, from) == cudaSuccess)
         return of.type != cudaMemoryTypeUnregistered;
     (void)cudaGetLastError();
-    return false;
+    return true;
 }
 
 static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {

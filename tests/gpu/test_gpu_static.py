@@ -4,7 +4,8 @@ asynchronous copies, matrix loads and barriers as the PTX has; and no more regis
 than gpu_static.tsv says, which is of one version of nvcc. Kernels are told apart by their names and template arguments, of
 all folders together. cuobjdump is that of FLEXLAB_CUOBJDUMP, beside nvcc, in PATH, or of PyPI's nvidia-cuda-cuobjdump and
 nvidia-cuda-nvdisasm.
-usage: test_gpu_static.py FOLDER_OF_OBJECTS NVCC [--write]        --write: the baseline anew. Exit status 77: no cuobjdump"""
+usage: test_gpu_static.py FOLDER_OF_OBJECTS NVCC [--write]        --write: the baseline anew. Exit status 77: no cuobjdump, or no
+machine code of sm_80 and sm_90"""
 import collections
 import os
 import pathlib
@@ -53,7 +54,7 @@ def inner_loop(code):
     return best
 
 
-bad, kernels, rows = [], 0, {}
+bad, kernels, rows, made_for = [], 0, {}, set()
 for path in sorted(folder.glob("gpu_*.o")):
     functions = ptx_functions(run(tool, "-ptx", path))
     plain = dict(zip(functions, run("c++filt", *functions).splitlines()))
@@ -65,6 +66,7 @@ for path in sorted(folder.glob("gpu_*.o")):
             name = line.split()[1].rstrip(":")
         elif " REG:" in line:
             use[arch, name] = [int(re.search(word + r":(\d+)", line)[1]) for word in ("REG", "STACK")]
+    made_for |= {arch for arch, _ in use}
     if use and not {"sm_80", "sm_90"} <= {arch for arch, _ in use}:
         print(f"skipped: {path.name} has machine code of {sorted({arch for arch, _ in use})}, not of sm_80 and sm_90 (FLEXLAB_CUDA_ARCHITECTURES)")
         sys.exit(77)
@@ -99,6 +101,9 @@ for path in sorted(folder.glob("gpu_*.o")):
                len(loop), *(sum(o.startswith(word) for o in loop) for word in COLUMNS[4:])]
         rows[short] = list(map(max, rows.get(short, row), row))
 
+if not made_for:
+    print("skipped: the objects have PTX alone (FLEXLAB_CUDA_ARCHITECTURES)")
+    sys.exit(77)
 version = re.search(r"release ([\d.]+)", run(nvcc, "--version"))[1]
 if sys.argv[3:] == ["--write"]:
     BASELINE.write_text("\t".join([f"nvcc {version}", *COLUMNS]) + "\n" + "".join("\t".join([k, *map(str, v)]) + "\n" for k, v in sorted(rows.items())))

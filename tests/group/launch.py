@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive
 def arguments(programs):
     """Of TEST PROGRAM... [long] MPIRUN=ENGINE...: the programs, whether it is the long form, and the engines that are there."""
     words = sys.argv[1 + programs:]
-    engines = [word.split("=") for word in words if "=" in word and not word.startswith("NCCL=")]
+    engines = [word.split("=") for word in words if "=" in word and not word.startswith(("NCCL=", "GPUS="))]
     return [*map(os.path.abspath, sys.argv[1:1 + programs])], "long" in words, [e for e in engines if shutil.which(e[0])]
 
 

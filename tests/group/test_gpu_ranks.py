@@ -2,7 +2,8 @@
 """Ranks on GPUs, beside ranks on processors: the files of ranks on one device, on the other and on both are those of one
 rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank,
 also by NCCL, over the stand-in of nccl_standin.c.
-usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] [NCCL=STANDIN_LIBRARY] MPIRUN=ENGINE..."""
+usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] [NCCL=STANDIN_LIBRARY] [GPUS=COUNT] MPIRUN=ENGINE...
+GPUS: that the backend has, 2 without it"""
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ from launch import check, ended, lines, mpirun, read, same
 
 (TRAIN, FLEXLAB, BACKEND), LONG, ENGINES = launch.arguments(3)
 NCCL = next((word[5:] for word in sys.argv if word.startswith("NCCL=")), None)
+GPUS = next((int(word[5:]) for word in sys.argv if word.startswith("GPUS=")), 2)
 MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PTX_BYTES": "268435456", "FLEXLAB_PTX_DEVICES": "2",
            "FLEXLAB_GROUP_TIMEOUT": "120", **({"FLEXLAB_NCCL_LIBRARY": NCCL} if NCCL else {})}
 
@@ -21,8 +23,8 @@ MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PT
 def train(engine, ranks, folder, *keys):
     status, out, err = launch.train(TRAIN, engine, ranks, folder, *keys, seconds=600, **MACHINE)
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
-    if "devices=cuda" in keys:  # of the machine's two
-        check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
+    if "devices=cuda" in keys:
+        check(all(f"rank {r} on cuda:{r % GPUS}" in out for r in range(ranks)), "devices:", out)
     return out if status == 0 else ""
 
 

@@ -145,10 +145,13 @@ ptx::Kernel &kernel_of(Function &f) {
 
 namespace ptx {
 void report_kernels(FILE *to) {
-    for (auto &f : cuda::functions())
-        fprintf(to, "kernel %s %llu %llu\n", f.second->name.c_str(),
-                (unsigned long long)(f.second->kernel ? f.second->kernel->launches : 0),
-                (unsigned long long)(f.second->kernel ? f.second->kernel->instructions : 0));
+    for (auto &f : cuda::functions()) {
+        const Kernel *const k = f.second->kernel;
+        fprintf(to, "kernel %s %llu %llu\n", f.second->name.c_str(), (unsigned long long)(k ? k->launches : 0),
+                (unsigned long long)(k ? k->instructions : 0));
+        if (k && k->traffic)
+            fprintf(to, "traffic %s %llu\n", f.second->name.c_str(), (unsigned long long)k->traffic);
+    }
 }
 
 /* Shared memory has 32 banks of 4 bytes. Where the threads of an instruction need several words of one bank, it takes
@@ -169,7 +172,7 @@ void forget_counts() {
     forget_instructions();
     for (auto &f : cuda::functions())
         if (f.second->kernel)
-            f.second->kernel->launches = f.second->kernel->instructions = 0;
+            f.second->kernel->launches = f.second->kernel->instructions = f.second->kernel->traffic = 0;
 }
 } // namespace ptx
 

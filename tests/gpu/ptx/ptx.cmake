@@ -56,6 +56,8 @@ endfunction()
 set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_pinned test_gpu_ops 4 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned)
+# As if CUDA did not say that all memory is pinned.
+ptx_test(gpu_ops_ptx_unknown test_gpu_ops 5 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned FLEXLAB_PTX_FAIL=cudaPointerGetAttributes@0@1)
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
@@ -82,7 +84,8 @@ ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${p
 ptx_test(gpu_train_mixed_ptx test_gpu_train 8 2 "variant bf16; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32;"
          ENVIRONMENT ${ptx_small})
 foreach(preset O1 O2 dfp16)
-    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
+    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT
+             FLEXLAB_PTX_CHECKS=nan,registers,races ${ptx_small})
 endforeach()
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
@@ -114,6 +117,7 @@ foreach(name nn_loss_scale nn_weights)
 endforeach()
 ptx_test(program_networks_ptx test_program_networks cuda mtcnn-pnet.onnx mtcnn-rnet.onnx wake-word.onnx
          tiny-anomaly-fp32.tflite tiny-resnet8-fp32.tflite tiny-keywords-fp32.tflite)
+list(REMOVE_ITEM ptx_quick program_networks_ptx) # which needs FLEXLAB_DATA: the others launch all kernels without it
 ptx_test(program_networks_ptx_long test_program_networks cuda)
 ptx_test(program_quantised_ptx test_program_quantised cuda 1 50)
 set_tests_properties(support PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>")
@@ -159,7 +163,7 @@ if(Python3_FOUND)
     if(FLEXLAB_BENCH)
         set(counts ptx/test_ptx_counts.py ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
         ptx_script(ptx_counts ${counts} flex16+5:2 fp16,fast:2)
-        ptx_script(ptx_counts_long ${counts} flex16+5:8 dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2)
+        ptx_script(ptx_counts_long ${counts} flex16+5:8 dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2 flex16+5:128 fp16,fast:128)
     endif()
     if(TARGET flexlab)
         if(gpu_ranks)
@@ -171,6 +175,11 @@ if(Python3_FOUND)
             set_tests_properties(gpu_ranks_ptx gpu_ranks_ptx_long PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600)
             set_tests_properties(gpu_ranks_ptx PROPERTIES ${rank_test})
             set_tests_properties(gpu_ranks_ptx_long PROPERTIES LABELS long ${rank_test_long})
+        endif()
+        if(FLEXLAB_BENCH)
+            add_test(NAME gpu_check_long COMMAND ${PROJECT_SOURCE_DIR}/tools/gpu-check.sh --rehearse ${PROJECT_BINARY_DIR}
+                                                 ${CMAKE_CURRENT_BINARY_DIR}/gpu_check)
+            set_tests_properties(gpu_check_long PROPERTIES LABELS long TIMEOUT 7200)
         endif()
         foreach(name failures trainings)
             set(script ptx/test_ptx_${name}.py $<TARGET_FILE:flexlab> $<TARGET_FILE:flexlab_ptx>)

@@ -15,7 +15,8 @@
  *                        from a register that was never written must decide nothing: no branch, address or store;
  *                        "races": between threads of a launch in global memory; "pinned": all
  *                        memory of the host counts as pinned; "banks": an instruction of an inner loop must not take
- *                        more wavefronts of shared memory than its bytes need
+ *                        more wavefronts of shared memory than its bytes need; "traffic": bytes between memory and a
+ *                        cache of 50 MiB, of which it keeps what was used last, are counted
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
  *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats, and whose compute capability the device has: a100
@@ -54,7 +55,7 @@ enum { PTX_STATUS = 98 };
 
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
-    bool diverge = false, nan = false, registers = false, races = false, pinned = false, banks = false;
+    bool diverge = false, nan = false, registers = false, races = false, pinned = false, banks = false, traffic = false;
     int arch = 80, devices = 1, driver = 0;
     uint32_t shared_bytes = 163 << 10; /* of a block, at most */
 };
@@ -188,7 +189,7 @@ struct Kernel {
     uint32_t most_threads[3] = {0, 0, 0}; /* 0: no limit */
     uint32_t grain = 4, grain_bits = 2;   /* bytes of shared memory whose races are told apart: 2^grain_bits */
     bool barriers = false;
-    uint64_t launches = 0, instructions = 0;
+    uint64_t launches = 0, instructions = 0, traffic = 0; /* traffic: in bytes */
 };
 
 struct Variable {
@@ -238,11 +239,17 @@ constexpr uint64_t SHARED_AT = 1024, PARAMETERS_AT = 0x160, FRAME_AT = 0x100000;
 
 enum : unsigned char { FREE, ALLOCATED, WRITTEN }; /* of a byte */
 
+struct Sector {          /* of a cache, 32 bytes */
+    uint64_t launch, at; /* the last that used it; what all had brought before, in bytes */
+    bool changed;        /* and not written to memory yet */
+};
+
 struct Device {
     int number;
     uint64_t bytes, used_by_variables;
     unsigned char *memory, *state;
     uint64_t *writer, *reader; /* NULL unless asked for: of each byte the last writer, and a reader */
+    Sector *sectors;           /* NULL unless asked for */
     uint64_t at() const { return DEVICES_AT + (uint64_t)number * DEVICE_STEP; }
 };
 Device &device(int number);

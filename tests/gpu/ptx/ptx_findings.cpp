@@ -28,9 +28,9 @@ static Options read_options() {
             word += *c;
             continue;
         }
-        const std::pair<const char *, bool *> words[] = {{"diverge", &o.diverge},     {"nan", &o.nan},
-                                                         {"registers", &o.registers}, {"races", &o.races},
-                                                         {"pinned", &o.pinned},       {"banks", &o.banks}};
+        const std::pair<const char *, bool *> words[] = {
+            {"diverge", &o.diverge}, {"nan", &o.nan},     {"registers", &o.registers}, {"races", &o.races},
+            {"pinned", &o.pinned},   {"banks", &o.banks}, {"traffic", &o.traffic}};
         const auto *const known =
             std::find_if(std::begin(words), std::end(words), [&](auto &of) { return word == of.first; });
         if (known != std::end(words))

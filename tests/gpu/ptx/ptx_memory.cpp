@@ -12,6 +12,8 @@ namespace ptx {
 /* As cudaError_t numbers them. */
 enum { ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716 };
 
+constexpr uint64_t SECTOR = 32, CACHE = 50 << 20; /* of an H100's second level */
+
 /* --- devices */
 
 static uint64_t variables_used;
@@ -40,12 +42,14 @@ Device &device(int number) {
         devices.resize((size_t)options().devices);
         for (size_t i = 0; i < devices.size(); i++) {
             Device &d = devices[i];
-            d = Device{(int)i, options().bytes / 4096 * 4096, 0, nullptr, nullptr, nullptr, nullptr};
+            d = Device{(int)i, options().bytes / 4096 * 4096, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
             const int both = PROT_READ | PROT_WRITE;
             d.memory = map(d.bytes, 0, both);
             d.state = map(d.bytes, 0, both);
             d.writer = options().races ? (uint64_t *)map(d.bytes * 16, 0, both) : nullptr;
             d.reader = d.writer ? d.writer + d.bytes : nullptr;
+            const uint64_t sectors = (d.bytes + SECTOR - 1) / SECTOR * sizeof(Sector);
+            d.sectors = options().traffic ? (Sector *)map((sectors + 4095) / 4096 * 4096, 0, both) : nullptr;
             map(d.bytes, d.at(), PROT_NONE); /* where the host faults */
         }
     }
@@ -135,6 +139,21 @@ static inline bool without_race(const Warp &w, const Insn &in, const Device &d, 
     return true;
 }
 
+/* What a launch uses first comes from memory, unless fewer bytes than the cache has were used since the last launch
+ * that used it. What it writes goes there once, when the cache gives it up: it is counted when it is written. */
+static void pass_cache(const Warp &w, const Device &d, uint64_t at, bool writes) {
+    static uint64_t used;
+    const Launch &launch = *w.block->launch;
+    Sector &s = d.sectors[at / SECTOR];
+    if (s.launch != launch.number) {
+        const bool kept = s.launch && used - s.at <= CACHE;
+        launch.kernel->traffic += kept || writes ? 0 : SECTOR;
+        s = {launch.number, used += SECTOR, kept && s.changed};
+    }
+    launch.kernel->traffic += writes && !s.changed ? SECTOR : 0;
+    s.changed |= writes;
+}
+
 static inline bool all_written(const unsigned char *state, uint32_t bytes) {
     uint64_t a = 0, b = 0;
     switch (bytes) {
@@ -184,6 +203,8 @@ unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address,
     }
     if (d.writer)
         check_race(w, in, lane, at, bytes, how);
+    if (d.sectors)
+        pass_cache(w, d, at, how != Access::READ);
     return d.memory + at;
 }
 
@@ -392,7 +413,11 @@ static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int
         const uint64_t at = address - d.at();
         if (at >= d.bytes - 16 || !all_written(d.state + at, bytes))
             return nullptr;
-        return !d.writer || without_race<how, bytes>(w, in, d, lane, at) ? d.memory + at : nullptr;
+        if (d.writer && !without_race<how, bytes>(w, in, d, lane, at))
+            return nullptr;
+        if (d.sectors)
+            pass_cache(w, d, at, how != Access::READ);
+        return d.memory + at;
     }
     if (space == Space::SHARED) {
         const uint64_t at = address - SHARED_AT;

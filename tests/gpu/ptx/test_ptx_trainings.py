@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Whole trainings by the command on the device cuda and on the processor: every file is the same to the byte, but for
-times and the line that names the machine; so is what `flexlab what-if` measures.
+times and the line that names the machine; so is what `flexlab what-if` measures. NaNs have any payload there, and registers
+that were never written and races are findings.
 usage: test_ptx_trainings.py FLEXLAB LIBRARY [long]"""
 import json
 import os
@@ -44,7 +45,8 @@ def contents(path):
 
 
 def results(words, device, out):
-    env = {**os.environ, "FLEXLAB_CUDA_LIBRARY": library, "OMP_WAIT_POLICY": "passive", "FLEXLAB_PTX_BYTES": str(256 << 20)}
+    env = {**os.environ, "FLEXLAB_CUDA_LIBRARY": library, "OMP_WAIT_POLICY": "passive", "FLEXLAB_PTX_BYTES": str(256 << 20),
+           "FLEXLAB_PTX_CHECKS": "nan,registers,races"}
     quiet = ["--quiet"] if words[0] != "what-if" else []
     done = subprocess.run([program, *words, "--device", device, "--out", out, *quiet], capture_output=True, text=True, env=env)
     if done.returncode:
