@@ -13,8 +13,9 @@
  * Sums of int16 over filters three wide, on lines of whole quads of pixels, may take two thirds of the products by
  * Winograd's algorithm (docs/decisions/0039-winograd.md): four sums of linear forms for each three filter positions.
  *
- * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
- * slice is a chunk), which are added in order. */
+ * Long sums with few results are divided along k among the threads, into slices (for ordered sums a slice is a chunk).
+ * Each slice has a set of sums, and these are added in order. A set takes memory for all results, so for exact sums,
+ * which have no order, each worker has one instead if workers are fewer. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_segments.h"
@@ -29,7 +30,9 @@ enum {
     CHUNKS_PER_WORKER = 4,          /* at least, for such chunks */
     SLICE_BYTES = 32 * 1024 * 1024, /* of the slices stored at a time */
     SLICES_LEAST = 8,
-    SLICES_MOST = 64
+    SLICES_MOST = 64,
+    PARTS_PER_WORKER = 8, /* if each worker has a set of sums */
+    BLOCKS_PER_WORKER = 3 /* of rows, from which one set is enough: adding another takes longer than waiting */
 };
 
 struct gradient {
@@ -55,7 +58,10 @@ struct gradient {
 
     int64_t slices, chunks_per_slice; /* slices of a wave */
     int64_t wave, waves;
-    void *sums; /* whole: [slice][m][sums_n], then [m][sums_n] for the total */
+    int64_t sets;    /* of sums */
+    bool of_workers; /* one for each worker, otherwise for each slice of a wave */
+    void *sums;      /* whole: [set][m][sums_n]; the total, which is set 0, or follows the sets of several waves */
+    bool *begun;     /* [set][block of rows]: whether it has sums of this wave */
     int64_t store_block, store_parts;
 };
 
@@ -341,11 +347,14 @@ static void gradient_part(void *context, int part, int worker) {
     const int64_t slice = part / t->row_blocks, row = part % t->row_blocks * t->rows_block;
     const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
                   end = gemm_min(first + t->chunks_per_slice, t->chunks);
-    void *sums = sum_at(t, t->sums, (slice * t->v.filters + row) * t->sums_n);
+    const int64_t set = t->of_workers ? worker : slice;
+    void *sums = sum_at(t, t->sums, (set * t->v.filters + row) * t->sums_n);
+    bool *begun = &t->begun[set * t->row_blocks + part % t->row_blocks];
     struct chunk_rows of = {.row = row, .rows = gemm_min(t->rows_block, t->v.filters - row)};
     for (of.chunk = first; of.chunk < end; of.chunk++) {
         of.next = of.chunk + 1 < end ? of.chunk + 1 : of.chunk + 1 + (t->c->workers - 1) * t->chunks_per_slice;
-        add_chunk(t, &of, &w, sums, of.chunk > first);
+        add_chunk(t, &of, &w, sums, *begun);
+        *begun = true;
     }
 }
 
@@ -361,19 +370,26 @@ static void form_results(int64_t count, int64_t depth, int64_t *sums) {
         }
 }
 
-/* Adds the slices of a wave to the total in order; after the last wave the total is stored. */
+/* Adds the sets of a wave to the total in order; after the last wave the total is stored. */
 static void gradient_add_part(void *context, int part, int worker) {
     const struct gradient *t = context;
-    const int64_t results = t->v.filters * t->sums_n, first = (int64_t)part * t->store_block,
-                  n = gemm_min(t->store_block, results - first),
-                  slices = gemm_min(t->slices, gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices);
-    void *total = sum_at(t, t->sums, t->slices * results + first);
-    for (int64_t slice = 0; slice < slices; slice++) {
-        const void *sums = sum_at(t, t->sums, slice * results + first);
-        if (t->wave == 0 && slice == 0)
-            memcpy(total, sums, (size_t)(n * t->c->stores->sum_bytes));
-        else
+    const int64_t in_block = t->store_parts / t->row_blocks, block = part / in_block, row = block * t->rows_block,
+                  rows = gemm_min(t->rows_block, t->v.filters - row), results = t->v.filters * t->sums_n,
+                  at = part % in_block * t->store_block, n = gemm_min(t->store_block, rows * t->sums_n - at),
+                  first = row * t->sums_n + at;
+    if (n <= 0) /* the last block has fewer rows */
+        return;
+    void *total = sum_at(t, t->sums, (t->waves > 1 ? t->sets * results : 0) + first);
+    bool there = t->wave > 0;
+    for (int64_t set = 0; set < t->sets; set++) {
+        const void *sums = sum_at(t, t->sums, set * results + first);
+        if (!t->begun[set * t->row_blocks + block])
+            continue;
+        if (there)
             t->c->kernels->add(total, sums, n);
+        else if (total != sums)
+            memcpy(total, sums, (size_t)(n * t->c->stores->sum_bytes));
+        there = true;
     }
     if (t->wave + 1 < t->waves)
         return;
@@ -416,17 +432,36 @@ static bool plan_chunk(struct gradient *t) {
            (t->chunks >= (int64_t)CHUNKS_PER_WORKER * t->c->workers && packed * GEMM_PACKED <= CHUNK_BYTES);
 }
 
+/* The sets of exact sums, if these are fewer than the slices that ordered sums would have: one alone if the blocks of
+ * rows occupy the workers, otherwise one for each worker, which takes several slices. */
+static void plan_sets(struct gradient *t) {
+    const int64_t workers = t->c->workers, wanted = gemm_parts(PARTS_PER_WORKER * workers, t->row_blocks);
+    const bool alone = workers == 1 || t->row_blocks >= BLOCKS_PER_WORKER * workers;
+    const int64_t chunks = alone ? t->chunks : gemm_max(t->chunks / wanted, 1), slices = gemm_parts(t->chunks, chunks);
+    if (gemm_min(workers, slices) >= t->slices)
+        return;
+    t->of_workers = workers < slices;
+    t->sets = gemm_min(workers, slices);
+    t->slices = slices;
+    t->chunks_per_slice = chunks;
+}
+
 /* The slices of sums. */
 static void plan_slices(struct gradient *t) {
     const int64_t sums = t->v.filters * t->sums_n, unit = t->forms > 1 ? GEMM_WINOGRAD_FORMS * t->v.depth : 1;
     t->store_block = gemm_max(GEMM_STORE_BLOCK / unit, 1) * unit;
-    t->store_parts = gemm_parts(sums, t->store_block);
+    t->store_parts = t->row_blocks * gemm_parts(t->rows_block * t->sums_n, t->store_block);
     const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (sums * t->c->stores->sum_bytes));
     if (t->row_blocks >= GEMM_PARTS_FEW)
         t->slices = 1;
     else
         t->slices = gemm_min(t->chunks, is_ordered(t) ? affordable : gemm_min(affordable, SLICES_MOST));
     t->chunks_per_slice = is_ordered(t) && t->slices > 1 ? 1 : gemm_parts(t->chunks, t->slices);
+    t->slices = gemm_min(t->slices, gemm_parts(t->chunks, t->chunks_per_slice));
+    t->sets = t->slices;
+    t->of_workers = false;
+    if (!is_ordered(t))
+        plan_sets(t);
     t->waves = gemm_parts(t->chunks, t->slices * t->chunks_per_slice);
 }
 
@@ -465,7 +500,8 @@ static bool plan_winograd(const struct gradient *plain, struct gradient *t) {
 
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->sums = gemm_take(&arena, (t->slices + 1) * t->v.filters * t->sums_n, (size_t)t->c->stores->sum_bytes);
+    t->sums = gemm_take(&arena, (t->sets + (t->waves > 1)) * t->v.filters * t->sums_n, (size_t)t->c->stores->sum_bytes);
+    t->begun = gemm_take(&arena, t->sets * t->row_blocks, sizeof *t->begun);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
 }
@@ -474,8 +510,10 @@ static struct gemm_workspace lay_out(struct gradient *t, char *block) {
 static void compute(struct gradient *t) {
     const int workers = t->c->workers;
     for (t->wave = 0; t->wave < t->waves; t->wave++) {
-        const int64_t left = gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices;
-        fl_parallel_large(workers, (int)(gemm_min(t->slices, left) * t->row_blocks), gradient_part, t);
+        const int64_t left = gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices,
+                      parts = gemm_min(t->slices, left) * t->row_blocks;
+        memset(t->begun, 0, (size_t)(t->sets * t->row_blocks) * sizeof *t->begun);
+        fl_parallel_large((int)gemm_min(workers, parts), (int)parts, gradient_part, t);
         fl_parallel_within(workers, (int)t->store_parts, gradient_add_part, t);
     }
 }

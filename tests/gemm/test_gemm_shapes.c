@@ -649,6 +649,18 @@ static void test_winograd(int number) {
 
 /* --- long sums of many results ----------------------------------------------------------------------------------- */
 
+/* Exact weight gradients of several blocks of filters, whose pixels are several chunks: threads that have a set of sums
+ * each, of which some take no part in a block, and blocks that occupy them. */
+static void test_sets(void) {
+    static const int shapes[][11] = {{4, 20, 24, 3, 200, 2, 3, 1, 1, 1, 1}, {4, 20, 24, 2, 520, 1, 3, 1, 1, 1, 1}};
+    static const enum data kinds[] = {FORMS, GAUSSIAN};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int kind = 0; kind < 2; kind++)
+            for (int number = 0; number < 6; number++) /* each number of threads twice */
+                run_case(fl_format_of(FMT_FLEX16_5), conv_problem(FL_OP_CONV2D_WEIGHT_GRAD, shapes[i]), kinds[kind],
+                         number);
+}
+
 /* a^T b of 1024 x 1024 results over 9 chunks: sums are stored by slice in more than one wave. Columns repeat with
  * period 7 and rows with period 5, so 35 sums determine all of them. */
 static void test_waves(void) {
@@ -811,6 +823,7 @@ int main(void) {
     const int number = test_matmul(0);
     test_windows(test_conv(number));
     test_winograd(0);
+    test_sets();
     if (!filter) {
         test_waves();
         test_freivalds();

@@ -1,5 +1,6 @@
 /* The memory plan: values alive at one time and the workspaces of the calls of that time never overlap, a plan is never
- * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). */
+ * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). Training steps
+ * in flex16+5 take no more memory than recorded. */
 #include "check.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_object.h"
@@ -135,6 +136,41 @@ static void model_plan(const char *variant, const char *model, int batch, double
     nn_graph_free(g);
 }
 
+/* A step's memory beside the weights, in MiB, of kernels without matrix tiles, which every machine can plan for. */
+static void memory_of_step(const char *model, int batch, int threads, const char *backend, double most) {
+    CHECK(!tensor_set_threads(threads) && !tensor_set_backend(backend), "%s", tensor_error());
+    const bool text = nn_model_reads_text(model);
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5",
+                                            .optimiser = text ? "adamw" : "sgd",
+                                            .batch = batch,
+                                            .seed = 1,
+                                            .momentum = text ? 0 : 0.9f});
+    CHECK(g && !nn_compile(g, text ? nn_model_text(g, model, 128, 256) : nn_model(g, model, 32, 32, 3, 10)), "%s",
+          tensor_error());
+    const double bytes = (double)(nn_arena_bytes(g) + nn_workspace_bytes(g)) / (1 << 20);
+    CHECK(bytes <= most, "%s batch %d, %d threads, %s: %.2f MiB beside the weights, at most %.2f expected", model,
+          batch, threads, backend, bytes, most);
+    nn_graph_free(g);
+}
+
+static void memory_of_steps(void) {
+    static const struct {
+        const char *model;
+        int batch;
+        double most[2]; /* MiB: with one thread, with two */
+    } steps[] = {{"vgg11", 64, {67, 68}},
+                 {"resnet20", 128, {97, 98}},
+                 {"mobilenet", 64, {110, 112}},
+                 {"gpt", 16, {102, 102}},
+                 {"lstm-char", 32, {39, 39}}};
+    static const char *const backends[] = {"portable", "avx512"};
+    for (int i = 0; i < (int)(sizeof steps / sizeof *steps); i++)
+        for (int threads = 1; threads <= 2; threads++)
+            for (int b = 0; b < 2; b++)
+                memory_of_step(steps[i].model, steps[i].batch, threads, backends[b], steps[i].most[threads - 1]);
+    CHECK(!tensor_set_threads(0) && !tensor_set_backend(NULL), "%s", tensor_error());
+}
+
 int main(void) {
     for (uint64_t seed = 1; seed <= 300; seed++)
         random_blocks(seed);
@@ -144,5 +180,6 @@ int main(void) {
     model_plan("flex16+5", "resnet110", 2, 0.7);
     model_plan("flex16+5", "resnet20", 128, 0.7);
     model_plan("flex16+5", "mixed", 100, 0.95);
+    memory_of_steps();
     return check_summary();
 }
