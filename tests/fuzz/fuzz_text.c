@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     must_tell("opening a text", !set);
     MUST(!set == !acceptable, "%s", set ? "a bad text was accepted" : failure_text);
     if (count < 0) {
-        char place[64];
+        char place[80];
         snprintf(place, sizeof place, "byte %zu, 0x%02X, does not begin a UTF-8 character", wrong, in.at[wrong]);
         MUST(strstr(failure_text, place), "no '%s' in: %s", place, failure_text);
     }
