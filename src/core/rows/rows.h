@@ -34,7 +34,8 @@ void fl_rows_store(const struct fl_args *args, int64_t first, int64_t n, const d
 /* The largest finite |value| of n exact values. */
 double fl_rows_largest(const double *value, int64_t n);
 
-/* Elements first ... first + n - 1 of an operand: mantissas in integer formats, values in others. */
+/* Elements first ... first + n - 1 of an operand through the codec: mantissas in integer formats, values in others. For
+ * kernels without vectors (docs/adding-an-op.md). */
 void fl_rows_fetch(const struct fl_args *args, int in, int64_t first, int64_t n, double *to);
 
 /* --- with vectors: arrays have fl_row_room(n) elements ------------------------------------------------------------ */

@@ -57,7 +57,7 @@ static double row_divide_odd(double *x, int64_t n, double by, double unit) {
     return lanes_largest(largest, 0);
 }
 
-/* Without branches, which random marks would make the processor predict. */
+/* Without branches: the processor cannot predict random marks. */
 static void row_choose(double *a, const double *b, int64_t n, const uint8_t *marks, int64_t stride, bool marked) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t x, y = 0;
