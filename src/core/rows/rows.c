@@ -75,15 +75,6 @@ double fl_rows_largest(const double *value, int64_t n) {
     return largest;
 }
 
-void fl_rows_fetch(const struct fl_args *args, int in, int64_t first, int64_t n, double *to) {
-    args->format->decode(args->format, &args->in[in], first, n, to);
-    if (!fl_ref_shared(args))
-        return;
-    const double unit = fl_scale2(1, fl_exponent(&args->in[in]));
-    for (int64_t i = 0; i < n; i++)
-        to[i] *= unit;
-}
-
 void fl_rows_store_sums(const struct fl_args *args, int64_t first, int64_t n, const struct fl_row_out *out, int e,
                         struct fl_stats *stats) {
     const double most = out->most ? fl_scale2(fl_double_of_128((fl_int128)out->most), -e) : 0;

@@ -1,5 +1,5 @@
-/* rows.h - kernels that serve every format, row by row, in threads. The vectors of an instruction set (row_vectors.h),
- * if given, read and write rows, otherwise the codec does; the results are the same. */
+/* rows.h - kernels that serve every format, row by row, in threads. The vectors of an instruction set (row_vectors.h)
+ * read and write rows; the results of all sets are the same. */
 #ifndef FL_ROWS_H
 #define FL_ROWS_H
 
@@ -16,7 +16,7 @@ struct fl_rows {
     int64_t doubles;     /* and numbers for each thread */
     int workers;         /* set by fl_rows_begin: the memory is for so many threads */
     void (*run)(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats);
-    const struct fl_row_vectors *vectors; /* NULL: codec */
+    const struct fl_row_vectors *vectors; /* NULL: run reads and writes by itself */
 };
 
 /* The bytes of workspace, for the number of threads that the task may use. */
@@ -34,13 +34,10 @@ void fl_rows_store(const struct fl_args *args, int64_t first, int64_t n, const d
 /* The largest finite |value| of n exact values. */
 double fl_rows_largest(const double *value, int64_t n);
 
-/* Elements first ... first + n - 1 of an operand through the codec: mantissas in integer formats, values in others. For
- * kernels without vectors (docs/adding-an-op.md). */
-void fl_rows_fetch(const struct fl_args *args, int in, int64_t first, int64_t n, double *to);
-
 /* --- with vectors: arrays have fl_row_room(n) elements ------------------------------------------------------------ */
 
-/* fl_rows_fetch, and the same as values in every format. Zeros follow, up to a whole vector. */
+/* Elements first ... first + n - 1 of an operand: mantissas in integer formats, values in others; and values in every
+ * format. Zeros follow, up to a whole vector. */
 void fl_rows_read(const struct fl_rows *rows, int in, int64_t first, int64_t n, double *to);
 void fl_rows_read_values(const struct fl_rows *rows, int in, int64_t first, int64_t n, double *to);
 
