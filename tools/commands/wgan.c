@@ -254,7 +254,7 @@ static int remove_pair(const char *prefix) {
     return STATUS_OK;
 }
 
-/* Writes the pair under a new name, so that both are of one step, then removes the earlier pair. */
+/* Writes the pair under the name of its step, then removes the earlier pair. */
 static int keep_networks(struct gan *g) {
     char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(wgan_generator(g->pair)));
     if (wgan_save(g->pair, prefix)) {

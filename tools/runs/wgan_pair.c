@@ -7,10 +7,12 @@
 #include "runs/wgan_pair.h"
 #include "base/failure.h"
 #include "base/text.h"
+#include "core/base/files.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEVIATION 0.02 /* of the generator's weights at first */
 #define SLOPE 0.2f     /* of the critic's leaky relu below zero */
@@ -471,12 +473,10 @@ static tensor_status path_of(const char *prefix, const char *network, char **pat
     return TENSOR_OK;
 }
 
-static tensor_status save_network(const struct wgan *w, const nn_graph *g, const char *prefix, const char *network,
-                                  const char *place) {
-    char *path = NULL, settings[SETTINGS_ROOM], nonfinite[SETTINGS_ROOM];
+static tensor_status save_network(const struct wgan *w, const nn_graph *g, const char *path, const char *place) {
+    char settings[SETTINGS_ROOM], nonfinite[SETTINGS_ROOM];
     settings_text(w, settings);
     TRY(nonfinite_note(w, nonfinite));
-    TRY(path_of(prefix, network, &path));
     const struct identity *data = *w->data.text ? &w->data : &w->recorded;
     nn_note notes[4] = {{place_key, place}, {settings_key, settings}};
     int count = 2;
@@ -484,19 +484,44 @@ static tensor_status save_network(const struct wgan *w, const nn_graph *g, const
         notes[count++] = (nn_note){data_key, data->text};
     if (*nonfinite)
         notes[count++] = (nn_note){nonfinite_key, nonfinite};
-    const tensor_status status = nn_checkpoint_save(g, path, notes, count);
-    free(path);
+    return nn_checkpoint_save(g, path, notes, count);
+}
+
+/* Writes the networks beside their files, so that no file changes before both can. */
+static tensor_status save_pair(const struct wgan *w, char *const path[2], char *const beside[2], const char *place) {
+    const nn_graph *networks[] = {w->critic, w->generator};
+    char why[FL_FILE_WHY];
+    for (int i = 0; i < 2; i++)
+        if (!fl_file_may_take(path[i], why))
+            return failure_set(TENSOR_E_IO, "wgan: %s", why);
+    tensor_status status = TENSOR_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        status = save_network(w, networks[i], beside[i], place);
+    for (int i = 0; i < 2 && !status; i++)
+        if (!fl_file_publish(beside[i], path[i], why))
+            status = failure_set(TENSOR_E_IO, "wgan: %s", why);
+    for (int i = 0; i < 2 && status; i++)
+        unlink(beside[i]);
     return status;
 }
 
 tensor_status wgan_save(const struct wgan *w, const char *prefix) {
-    char place[64];
+    static const char *const names[] = {"critic", "generator"};
+    char place[64], *path[2] = {NULL, NULL}, *beside[2];
     if (!w)
         return failure_set(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
     snprintf(place, sizeof place, "%llu %llu", (unsigned long long)nn_steps(w->critic),
              (unsigned long long)nn_steps(w->generator));
-    TRY(save_network(w, w->critic, prefix, "critic", place));
-    return save_network(w, w->generator, prefix, "generator", place);
+    for (int i = 0; i < 2; i++) {
+        TRY(path_of(prefix, names[i], &path[i]));
+        beside[i] = text_format("%s.pair", path[i]);
+    }
+    const tensor_status status = save_pair(w, path, beside, place);
+    for (int i = 0; i < 2; i++) {
+        free(path[i]);
+        free(beside[i]);
+    }
+    return status;
 }
 
 /* Older files, and pairs that are trained step by step, have none. */
