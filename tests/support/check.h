@@ -1,5 +1,6 @@
-/* check.h - the few lines that every test needs. CHECK prints a line that is enough to replay a failure and goes on;
- * check_summary ends main. A test that cannot run here returns check_skip(reason): exit status 77. */
+/* check.h - the few lines that every test needs. CHECK prints a line that is enough to replay a failure and goes on, or
+ * under FLEXLAB_TEST_STOP ends the program; check_summary ends main. A test that cannot run here returns
+ * check_skip(reason): exit status 77. */
 #ifndef FL_CHECK_H
 #define FL_CHECK_H
 
@@ -9,6 +10,12 @@
 
 static long check_count, check_failures;
 
+/* For tests of tests, which ask only whether one fails. */
+static inline void check_stop(void) {
+    if (getenv("FLEXLAB_TEST_STOP"))
+        exit(1);
+}
+
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         check_count++;                                                                                                 \
@@ -16,6 +23,7 @@ static long check_count, check_failures;
             printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
             printf(__VA_ARGS__);                                                                                       \
             printf("\n");                                                                                              \
+            check_stop();                                                                                              \
         }                                                                                                              \
     } while (0)
 

@@ -60,7 +60,72 @@ static double value_of(const struct fl_format *f, enum style style, uint64_t *se
     }
 }
 
-static void fill(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
+/* Elements, or wide parts, that were drawn before, by all that they depend on. The sequence of numbers begins anew with
+ * each case, so that most operations of a format have operands in common. */
+struct drawn_before {
+    const struct fl_format *format;
+    const struct fl_element *element;
+    uint64_t first, next; /* states of the sequence */
+    int64_t count;
+    int exponent, style;
+    bool wide;
+    size_t bytes;
+    void *data;
+};
+enum { DRAWN_BEFORE = 512, DRAWN_BYTES = 64 << 20 };
+
+/* Its place among those drawn before; *known: it is there. */
+static struct drawn_before *drawn_place(const struct drawn_before *wanted, bool *known) {
+    static struct drawn_before all[DRAWN_BEFORE];
+    static size_t held;
+    uint64_t hash = wanted->first + (uint64_t)wanted->count * 97 + (uint64_t)wanted->style * 11 + wanted->wide +
+                    (uint64_t)(wanted->exponent + EXPONENT_LIMIT) * 8191;
+    struct drawn_before *at = &all[check_random(&hash) % DRAWN_BEFORE];
+    *known = at->data && at->format == wanted->format && at->element == wanted->element && at->first == wanted->first &&
+             at->count == wanted->count && at->exponent == wanted->exponent && at->style == wanted->style &&
+             at->wide == wanted->wide && at->bytes == wanted->bytes;
+    if (*known)
+        return at;
+    for (int i = 0; held + wanted->bytes > DRAWN_BYTES && i < DRAWN_BEFORE; i++) {
+        held -= all[i].bytes;
+        free(all[i].data);
+        all[i] = (struct drawn_before){0};
+    }
+    held -= at->bytes;
+    free(at->data);
+    *at = *wanted;
+    at->data = malloc(wanted->bytes + 1);
+    at->bytes = at->data ? wanted->bytes : 0;
+    held += at->bytes;
+    return at;
+}
+
+/* Draws `bytes` at data by make, or copies what it drew for the same arguments before. */
+static void draw_once(void (*make)(const struct fl_format *, struct block *, enum style, uint64_t *),
+                      const struct fl_format *f, struct block *b, enum style style, uint64_t *seed, bool wide,
+                      void *data, size_t bytes) {
+    const struct drawn_before wanted = {.format = f,
+                                        .element = f->element,
+                                        .first = *seed,
+                                        .count = b->view.count,
+                                        .exponent = fl_exponent(&b->view),
+                                        .style = (int)style,
+                                        .wide = wide,
+                                        .bytes = bytes};
+    bool known;
+    struct drawn_before *at = drawn_place(&wanted, &known);
+    if (known) {
+        memcpy(data, at->data, bytes);
+        *seed = at->next;
+        return;
+    }
+    make(f, b, style, seed);
+    at->next = *seed;
+    if (at->data)
+        memcpy(at->data, data, bytes);
+}
+
+static void draw_elements(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     const double unit = fl_has_exponent(f) ? ldexp(1, -fl_exponent(&b->view)) : 1;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
@@ -82,10 +147,13 @@ static void fill(const struct fl_format *f, struct block *b, enum style style, u
     }
 }
 
-static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed) {
-    if (!f->wide_bytes)
-        return;
-    b->view.wide = fl_alloc((size_t)b->view.count * (size_t)f->wide_bytes);
+static void fill(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
+    draw_once(draw_elements, f, b, style, seed, false, b->memory, b->bytes);
+}
+
+/* Of the elements that fill gave it last. */
+static void draw_wide(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
+    (void)style;
     double *values = fl_alloc((size_t)b->view.count * sizeof *values);
     f->decode(f, &b->view, 0, b->view.count, values);
     for (int64_t i = 0; i < b->view.count; i++) {
@@ -96,6 +164,14 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
             ((float *)b->view.wide)[i] = (float)(values[i] * (1 + (uniform(seed) - 0.5) * 0x1p-12));
     }
     fl_free(values);
+}
+
+static void add_wide(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
+    if (!f->wide_bytes)
+        return;
+    const size_t bytes = (size_t)b->view.count * (size_t)f->wide_bytes;
+    b->view.wide = fl_alloc(bytes);
+    draw_once(draw_wide, f, b, style, seed, true, b->view.wide, bytes);
 }
 
 /* --- sizes of cases ----------------------------------------------------------------------------------------------- */
@@ -661,7 +737,7 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
         call->in[i] = block_new(f, call->shape.in[i], exponents[i]);
         fill(f, &call->in[i], style, &seed);
         if (call->shape.wide[i])
-            add_wide(f, &call->in[i], &seed);
+            add_wide(f, &call->in[i], style, &seed);
         call->args.in[i] = call->in[i].view;
     }
     call->args.op = op;

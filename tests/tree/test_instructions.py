@@ -2,6 +2,7 @@
 """Which instructions are in which object: the disassembly of the library's objects, against what the ending of the file's
 name allows (_avx2, _avx2_vnni, _avx512bw, _avx512, _avx512_fast, _avx512_amx, _avx512_amx_fast; the baseline of
 x86-64, SSE2, for all others). Inline functions of headers cannot bring more either: an object is checked as it is. usage: test_instructions.py OBJECT..."""
+import functools
 import re
 import shutil
 import subprocess
@@ -35,7 +36,18 @@ ALLOWED = {"": [], "avx2": ["SSE3 to SSE4.2", *VECTOR], "avx2_vnni": ["SSE3 to S
            "avx512_fast": [*AVX512, "VNNI", "BF16"],
            "avx512_amx": [*AVX512, "VNNI", "VBMI", "AMX"], "avx512_amx_fast": [*AVX512, "VNNI", "VBMI", "AMX"]}
 CONVERSIONS = r"^vcvtp[hs]2p[hs]x?\b"  # of F16C; the pattern of FP16 arithmetic would take vcvtps2ph with it
+PLACE = re.compile(r"\b[0-9a-f]+ <.*|-?\b0x[0-9a-f]+(?=\()")
 failures, seen = [], {}
+
+
+@functools.lru_cache(1 << 20)
+def families_of(instruction):
+    """The families of an instruction with its operands."""
+    instruction = re.sub(r"^((lock|rep[nz]*|bnd|data16|cs|ds|notrack)\s+)*", "", instruction)
+    return [family for family, pattern in FAMILIES.items() if re.search(pattern, instruction) and
+            not (family.startswith("beyond") and re.match(CONVERSIONS, instruction))]
+
+
 for path in sys.argv[1:]:
     name = path.rsplit("/", 1)[-1]
     ending = re.search(r"_(avx2|avx2_vnni|avx512bw|avx512_fast|avx512_amx_fast|avx512_amx|avx512)\.c\.o(bj)?$", name)
@@ -46,12 +58,10 @@ for path in sys.argv[1:]:
         parts = line.split("\t")
         if len(parts) < 2:
             continue
-        instruction = re.sub(r"^((lock|rep[nz]*|bnd|data16|cs|ds|notrack)\s+)*", "", parts[1].split("#")[0].strip())
-        for family, pattern in FAMILIES.items():
-            if family.startswith("beyond") and re.match(CONVERSIONS, instruction):
-                continue
-            if re.search(pattern, instruction):
-                used.setdefault(family, instruction)
+        # The address to which it jumps or from which it takes a constant, by the symbol after it or by rip, is no part of it.
+        instruction = PLACE.sub("", parts[1].split("#")[0]).strip()
+        for family in families_of(instruction):
+            used.setdefault(family, instruction)
     for family, example in used.items():
         seen.setdefault(ending.group(1) if ending else "baseline", set()).add(family)
         if family not in allowed:

@@ -1,7 +1,8 @@
 /* Every instruction set gives the same bits, on this machine as on any other: a hash of all results of every
  * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
  * dispatch picks under each backend of this machine, or under FLEXLAB_ISA alone, with 3 threads, or with 1, 2, 3 and 7
- * under FLEXLAB_TEST_EVERY. Knows no format and no operation by name.
+ * under FLEXLAB_TEST_EVERY. Without that, one case of seven where a kernel is that of a lower backend, and on the
+ * reference. Knows no format and no operation by name.
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
  *     test_golden --every K        prints the hashes of the first and every K-th case of each operation, with 2
  * threads and the best backend: for another machine, or an emulated one that all cases would keep too long
@@ -68,12 +69,16 @@ static const int *threads = (const int[]){1, 2, 3, 7};
 static int numbers_of_threads = 4;
 static int every = 1;
 
+/* Of cases, those that a variant runs which another one stands for: each, or one of seven. */
+static int turns = 1;
+
 /* What computes the results of an operation: each of a backend and number of threads. */
 enum { VARIANTS = 4 * FL_BACKENDS };
 struct variant {
     enum fl_backend cap, chosen;
     fl_kernel kernel;
     int threads;
+    int like;         /* which variant has its results where it does not run; itself: it runs each case */
     uint64_t hash[2]; /* [1]: of asymmetric windows, which not every operation has */
 };
 
@@ -88,6 +93,21 @@ static bool is_due(enum fl_op op, int number) {
     return !number || (number + (int)op) % every == 0;
 }
 
+/* A kernel that a lower backend has, too, runs there; the reference, with which test_kernels compares every kernel on
+ * such cases, has the results of the portable kernel. */
+static void find_likes(struct variant *v, int n) {
+    for (int i = 0; i < n; i++) {
+        v[i].like = i;
+        for (int j = i - 1; j >= 0; j--)
+            if (v[j].kernel == v[i].kernel && v[j].threads == v[i].threads)
+                v[i].like = j;
+    }
+    for (int i = 1; i < n && v[0].cap == FL_REF; i++)
+        v[i].like = v[i].kernel == v[0].kernel ? 0 : v[i].like;
+    if (n > 1 && v[0].cap == FL_REF && v[1].kernel != v[0].kernel)
+        v[0].like = 1;
+}
+
 /* Computes the hashes of all variants. Returns whether there were asymmetric windows. */
 static bool hash_all(const struct fl_format *f, enum fl_op op, struct variant *v, int n) {
     static struct call call;
@@ -100,25 +120,34 @@ static bool hash_all(const struct fl_format *f, enum fl_op op, struct variant *v
                 more = shape_of(op, index, &call.shape);
                 if (!more || !is_due(op, number++))
                     continue;
+                const int turn = number + (int)op; /* prime to the number of styles and roundings: all of them come */
                 enter(&v[n - 1]);
                 call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, v[n - 1].kernel);
                 const bool kind = call.shape.asymmetric;
                 found |= kind;
-                const uint64_t before = v[0].hash[kind];
+                uint64_t before[VARIANTS];
                 struct result first;
+                int with = -1; /* whose result that is */
+                for (int i = 0; i < n; i++)
+                    before[i] = v[i].hash[kind];
                 for (int i = 0; i < n; i++) {
-                    struct result result, *to = i ? &result : &first;
-                    const bool follows = v[i].hash[kind] == before;
+                    if (v[i].like != i && turn % turns)
+                        continue;
+                    struct result result, *to = with < 0 ? &first : &result;
                     enter(&v[i]);
                     tensor_status status = run(&call, v[i].kernel, false, false, to);
                     CHECK(!status, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-                    if (i && follows && same_result(&call, &first, to))
-                        v[i].hash[kind] = v[0].hash[kind];
+                    if (with >= 0 && before[i] == before[with] && same_result(&call, &first, to))
+                        v[i].hash[kind] = v[with].hash[kind];
                     else
                         mix_result(&v[i].hash[kind], &call, to);
-                    if (i)
+                    if (with >= 0)
                         result_free(to);
+                    with = with < 0 ? i : with;
                 }
+                for (int i = 0; i < n && turn % turns; i++) /* a hash that differs goes on to differ */
+                    if (v[i].like != i && before[i] == before[v[i].like])
+                        v[i].hash[kind] = v[v[i].like].hash[kind];
                 result_free(&first);
                 call_free(&call);
             }
@@ -205,6 +234,7 @@ int main(int argc, char **argv) {
     }
     if (numbers_of_threads == 1)
         threads = &given;
+    turns = numbers_of_threads == 1 && !print && !write ? 7 : 1;
     enum fl_backend best;
     CHECK(!fl_backend_cap(&best), "%s", tensor_error());
     if (!write && isa && *isa && strcmp(fl_backend_name(best), isa) != 0)
@@ -228,6 +258,7 @@ int main(int argc, char **argv) {
                 continue;
             static struct variant v[VARIANTS];
             const int n = variants_of(f, (enum fl_op)op, least, best, v);
+            find_likes(v, n);
 #ifdef FL_AMX_EMULATED
             if (!n || v[0].chosen != FL_AVX512_AMX)
                 continue;

@@ -1,6 +1,7 @@
 /* cuda_modules.cpp - what nvcc's host code registers: fat binaries, of which the PTX is taken, and kernels. */
 #include "cuda.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -29,8 +30,10 @@ static std::string unpack_lz4(const unsigned char *p, size_t bytes, size_t room)
         p += 2;
         if (!back || back > out.size() || out.size() > room)
             ptx::give_up("PTX that is not packed by LZ4");
-        for (size_t n = length(token & 15) + 4; n > 0; n--)
-            out += out[out.size() - back];
+        const size_t from = out.size() - back, more = length(token & 15) + 4;
+        out.resize(out.size() + more);
+        for (size_t i = 0; i < more; i++) /* which may repeat what it has just written */
+            out[from + back + i] = out[from + i];
     }
     return out;
 }
@@ -84,8 +87,14 @@ static void edit(std::string &text) {
         fprintf(stderr, "ptx: edited %d kernels\n", edits);
 }
 
+/* The PTX for an architecture, as it lies in the binary. */
+struct Packed {
+    const unsigned char *body = nullptr;
+    uint64_t bytes = 0, flags = 0, room = 0;
+    uint32_t packed = 0;
+};
 struct Binary {
-    std::map<int, std::string> texts; /* by architecture */
+    std::map<int, Packed> texts; /* by architecture */
     std::unique_ptr<ptx::Module> module;
 };
 /* Registration comes before the objects of this file are made. */
@@ -112,12 +121,17 @@ static Binary *read_binary(const unsigned char *data) {
         const uint32_t packed = field<uint32_t>(entry + 16);
         const unsigned char *const body = entry + entry_head;
         if (field<uint16_t>(entry) == 1) /* PTX */
-            b->texts[field<int>(entry + 28)] = flags & 0x8000   ? unpack_zstd(body, packed, room)
-                                               : flags & 0x2000 ? unpack_lz4(body, packed, room)
-                                                                : std::string((const char *)body, bytes);
+            b->texts[field<int>(entry + 28)] = {body, bytes, flags, room, packed};
         at += entry_head + bytes;
     }
     return b;
+}
+
+/* Of a binary of which a kernel is called: most programs call those of few, and every process reads all of them. */
+static std::string unpack(const Packed &p) {
+    return p.flags & 0x8000   ? unpack_zstd(p.body, p.packed, p.room)
+           : p.flags & 0x2000 ? unpack_lz4(p.body, p.packed, p.room)
+                              : std::string((const char *)p.body, p.bytes);
 }
 
 Function *function_at(const void *host) {
@@ -129,10 +143,11 @@ ptx::Kernel &kernel_of(Function &f) {
     if (!f.kernel) {
         Binary &b = *(Binary *)f.binary;
         if (!b.module) {
-            const std::string *const found = ptx::entry_of(b.texts, ptx::options().arch);
+            const Packed *const found = ptx::entry_of(b.texts, ptx::options().arch);
             if (!found)
                 ptx::give_up("no PTX for architecture " + std::to_string(ptx::options().arch) + ": " + f.name);
-            std::string text = found->substr(0, found->find('\0'));
+            std::string text = unpack(*found);
+            text.resize(std::min(text.size(), text.find('\0')));
             edit(text);
             b.module.reset(new ptx::Module(std::move(text)));
         }

@@ -82,7 +82,7 @@ MUTANTS = [
 
 def run(test, edit=None):
     env = {**os.environ, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": library, "OMP_WAIT_POLICY": "passive",
-           "FLEXLAB_PTX_CHECKS": "registers,races", "FLEXLAB_PTX_BYTES": "134217728"}
+           "FLEXLAB_PTX_CHECKS": "registers,races", "FLEXLAB_PTX_BYTES": "134217728", "FLEXLAB_TEST_STOP": "1"}
     if edit:
         env["FLEXLAB_PTX_EDIT"] = "|".join(map(str, edit))
     return subprocess.run([os.path.join(programs, "test_" + test[0]), *test[1:]], capture_output=True, text=True, env=env)
