@@ -514,7 +514,7 @@ tensor_status wgan_save(const struct wgan *w, const char *prefix) {
              (unsigned long long)nn_steps(w->generator));
     for (int i = 0; i < 2; i++) {
         TRY(path_of(prefix, names[i], &path[i]));
-        beside[i] = text_format("%s.pair", path[i]);
+        beside[i] = text_format("%s.part", path[i]);
     }
     const tensor_status status = save_pair(w, path, beside, place);
     for (int i = 0; i < 2; i++) {
