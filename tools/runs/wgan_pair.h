@@ -64,8 +64,8 @@ tensor_status wgan_generate(float *images, struct wgan *w, uint64_t seed, int co
 /* Save both networks in PREFIX.critic.safetensors and PREFIX.generator.safetensors (nn_checkpoint_save), and load them;
  * the files must be of the same step and trained with the same critic_steps, rate and clip. Training then continues
  * with the same bits, and wgan_train refuses other images than those that it was given before (TENSOR_E_DATA). Both
- * files are complete, as NAME.part, before the first takes its name: unless the program ends between two names, both are
- * of one save. */
+ * files are complete, as NAME.part, before the first takes its name: unless the program ends between two names, both
+ * are of one save. */
 tensor_status wgan_save(const struct wgan *w, const char *prefix);
 tensor_status wgan_load(struct wgan *w, const char *prefix);
 
