@@ -19,6 +19,12 @@ enum { MAX_WORLDS = 7, SLOTS = 14, EPISODE = 32, RESULTS = 4096, LINE = 2400 };
 
 /* --- worlds ------------------------------------------------------------------------------------------------------- */
 
+#ifdef FL_AMX_EMULATED
+enum { EMULATED = 1 };
+#else
+enum { EMULATED = 0 };
+#endif
+
 static const char *world_row[MAX_WORLDS];
 static int worlds;
 
@@ -29,10 +35,8 @@ static void find_worlds(void) {
     _Static_assert(sizeof rows / sizeof *rows == MAX_WORLDS, "a world for each kernel set");
     for (int r = 0; r < MAX_WORLDS; r++) {
         bool runs = r == 0;
-#ifdef FL_AMX_EMULATED
-        if (r > 0 && r < MAX_WORLDS - 1)
+        if (EMULATED && r > 0 && r < MAX_WORLDS - 1)
             continue;
-#endif
         CHECK(!tensor_set_backend(rows[r]), "%s", tensor_error());
         for (int f = 0; tensor_format_at(f) && !runs; f++)
             for (int i = 0; tensor_op_at(i) && !runs; i++)
