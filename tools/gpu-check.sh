@@ -82,7 +82,7 @@ of_ctest() { # a test that ctest has skipped, or does not have, is skipped here
 export OMP_WAIT_POLICY=passive
 if [ -z "$rehearse" ]; then
     run build 3600 build_all || exit 1
-    for name in gpu_static gpu_load ptx_machine ptx_mutants ptx_counts gpu_products_ptx_banks; do
+    for name in gpu_static gpu_load ptx_machine ptx_mutants ptx_counts gpu_products_ptx; do
         run $name 3600 of_ctest $name
     done
     if [ -z "$gpu" ]; then

@@ -260,13 +260,10 @@ int main(int argc, char **argv) {
     find_counts();
     sums(all);
     for (int i = 0; i < 5; i++)
-        steps_of(&(struct job){"resnet8", variants[i], i % 2 ? 4 : 2, all ? 5 : 3, {.momentum = 0.9f}});
+        steps_of(&(struct job){"resnet8", variants[i], i % 2 ? 4 : 2, all ? 5 : i % 2 ? 2 : 3, {.momentum = 0.9f}});
     for (int i = 0; i < 7; i++)
-        steps_of(&(struct job){"resnet8",
-                               variants[i],
-                               i % 2 ? 2 : 4,
-                               all || i % 3 == 0 ? 3 : 2,
-                               {.momentum = 0.9f, .batchnorm_global = true}});
+        steps_of(&(struct job){
+            "resnet8", variants[i], i % 2 ? 2 : 4, all ? 3 : 2, {.momentum = 0.9f, .batchnorm_global = true}});
     for (int i = 0; i < 5; i++)
         steps_of(&(struct job){"gpt1x32", variants[i], i % 2 ? 2 : 4, 3, {.optimiser = "adamw", .clip_norm = 0.5f}});
     steps_of(&(struct job){"mlp2", "e4m3fn", 4, 3, {.momentum = 0.9f, .loss_scale = "1024"}});

@@ -16,7 +16,7 @@ from launch import ENVIRONMENT, check, read
 
 (FLEXLAB, FAULTS), LONG, ENGINES = launch.arguments(2)
 TIMEOUT, MORE = 3, 8  # seconds: that a rank waits for others, and until it has ended
-STEPS = 4000 if LONG else 2000  # more than the failures let pass
+STEPS = 4000 if LONG else 800  # more than the failures let pass
 TRAIN = ["train", "--model", "mlp2", "--data", "synthetic:train=1200,test=24", "--batch", "12", "--shards", "6", "--format",
          "flex16+5", "--lr", "0.001", "--epochs", "100", "--max-steps", str(STEPS), "--checkpoint-every", "20", "--quiet"]
 

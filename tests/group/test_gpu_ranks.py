@@ -28,13 +28,18 @@ def train(engine, ranks, folder, *keys):
     return out if status == 0 else ""
 
 
+# A step of the machine costs as much as a hundred of the processor: the quick form makes few, of small batches.
+FLAT = ["data=synthetic:train=48,test=8"] if LONG else ["data=synthetic:train=24,test=4"]
+
+
 def works():
     images, text = ["model=resnet8", "data=synthetic:train=16,test=4", "batch=4", "steps=2"], ["model=gpt1x32", "batch=12", "steps=3"]
-    flat = ["model=mlp2", "data=synthetic:train=48,test=8", "batch=12", "steps=5"]
+    flat = ["model=mlp2", "batch=12", *FLAT, f"steps={5 if LONG else 4}"]
     cases = [(images + ["variant=flex16+5", "shards=4"], ["cuda/cpu"]),
              (images + ["variant=flex16+5", "shards=4", "batchnorm=global"], ["cuda/cpu"]),
              (text + ["variant=dfp16", "optimiser=lamb", "clip=1", "shards=6"], ["cpu/cuda"]),
-             (flat + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216,factor=64", "shards=2"], ["cuda/cpu", "cuda"])]
+             (flat + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216,factor=64", "shards=2"],
+              ["cuda/cpu", "cuda"] if LONG else ["cuda"])]
     if LONG:
         for variant in ("fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn"):
             cases += [(model + [f"variant={variant}", "shards=4"], ["cuda/cpu", "cpu/cuda", "cuda"])
@@ -68,16 +73,17 @@ def same_bytes(engine, place):
 
 
 def resumed(engine, place):
-    keys = ["model=mlp2", "data=synthetic:train=48,test=8", "batch=8", "variant=flex16+5", "shards=4", "keep=2"]
+    keys = ["model=mlp2", *FLAT, "variant=flex16+5", "keep=2", *(["batch=8", "shards=4"] if LONG else ["batch=4", "shards=2"])]
+    steps = f"steps={6 if LONG else 4}"
     whole, pieces = os.path.join(place, "whole"), os.path.join(place, "pieces")
-    train(engine, 1, whole, *keys, "steps=6")
-    train(engine, 2, pieces, *keys, "steps=6", "devices=cuda/cpu", "until=3")
+    train(engine, 1, whole, *keys, steps)
+    train(engine, 2, pieces, *keys, steps, "devices=cuda/cpu", "until=3")
     check(len(read(pieces, "losses.txt").splitlines()) == 3, "the training has not stopped")
-    train(engine, 2, pieces, *keys, "steps=6", "devices=cpu/cuda", f"resume={pieces}/resume.safetensors")
+    train(engine, 2, pieces, *keys, steps, "devices=cpu/cuda", f"resume={pieces}/resume.safetensors")
     check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "ranks that went on elsewhere: last.safetensors")
 
 
-WORDS = ["--model", "mlp2", "--data", f"synthetic:train={48 if LONG else 24},test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
+WORDS = ["--model", "mlp2", "--data", "synthetic:" + ("train=48,test=8" if LONG else "train=16,test=4"), "--batch", "8", "--shards", "4", "--epochs", "1",
          "--format", "flex16+5", "--threads", "1"]
 
 
@@ -143,12 +149,12 @@ def by_nccl(engine, place):
 
 def failing_calls(engine, place):
     """What copies beside backward calls fails on both ranks, at once or later: messages and no file."""
+    keys = (["model=mlp2", *FLAT, "batch=8", "shards=4", "steps=4"] if LONG else ["model=gpt1x32", "batch=4", "shards=2", "steps=2"])
+
     def one(case):
         call, at, error = case
         folder = os.path.join(place, f"failing-{call}-{at}-{error}")
-        status, out, err = launch.train(TRAIN, engine, 2, folder, "model=mlp2", "data=synthetic:train=48,test=8", "batch=8",
-                                        "variant=dfp16", "shards=4", "steps=4", "devices=cuda",
-                                        seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
+        status, out, err = launch.train(TRAIN, engine, 2, folder, *keys, "variant=dfp16", "devices=cuda", seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
         planned = "fails as planned" in err
         check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
         check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)

@@ -65,14 +65,16 @@ def same_bytes(engine, place):
 def evaluations(engine, place):
     """Ranks share the batches of an evaluation, but for those that depend on the exponents of the batches before."""
     said = r"evaluation: rank (\d) of \d has computed batches (\d+) to (\d+) of \d+(.*)"
-    for keys, ranks, parts, more in ((works()[0], 3, [("0", "1", "8"), ("1", "9", "16"), ("2", "17", "24")], ""),
-                                     (["model=infinite", "variant=dfp16", "batch=12"], 3,
+    seen = [] if LONG else ["data=synthetic:train=48,test=48"]  # an epoch, and a step of the next one
+    for keys, ranks, parts, more in ((works()[0] + seen, 3, [("0", "1", "8"), ("1", "9", "16"), ("2", "17", "24")], ""),
+                                     (["model=infinite", "variant=dfp16", "batch=12"] + seen, 3,
                                       [("0", "1", "16"), ("1", "17", "32"), ("2", "33", "48")], ", and computes all"),
                                      (["model=lstm-char", "variant=flex16+5"], 2, [], "")):
         alone, folder = os.path.join(place, "evaluated1"), os.path.join(place, "evaluated")
-        status, out, err = train(engine, 1, alone, *keys, "steps=21")
+        steps = "steps=21" if LONG else "steps=14" if "model=lstm-char" in keys else "steps=5" if "batch=12" in keys else "steps=3"
+        status, out, err = train(engine, 1, alone, *keys, steps)
         check(status == 0 and "evaluation:" not in err, keys, err)
-        status, out, err = train(engine, ranks, folder, *keys, "steps=21", FLEXLAB_VERBOSE="1")
+        status, out, err = train(engine, ranks, folder, *keys, steps, FLEXLAB_VERBOSE="1")
         found = re.findall(said, err)
         check(status == 0 and {one[:3] for one in found} == set(parts) and {one[3] for one in found} <= {more}, keys, found, err[-300:])
         same(alone, folder, *keys, "evaluated by", ranks)
@@ -152,7 +154,9 @@ def messages(engine, place):
 
 # --- the program --------------------------------------------------------------------------------------------------------
 
-WORDS = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
+STEPS = 4 if LONG else 2  # of an epoch
+FORMATS = "fp32,flex16+5,fp16" if LONG else "flex16+5,fp16"
+WORDS = ["--model", "resnet8", "--data", f"synthetic:train={24 * STEPS},test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
 
 
 def program(engine, place):
@@ -167,17 +171,18 @@ def program(engine, place):
     folders = []
     for ranks in (1, 2, 4) if LONG else (1, 2):
         folder = os.path.join(place, f"compare{ranks}")
-        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *WORDS, "--formats", "fp32,flex16+5,fp16", "--seeds",
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *WORDS, "--formats", FORMATS, "--seeds",
                                                         "2", "--telemetry", "3:conv*,fc*,*.grad", "--shadow", "fp16,dfp16",
                                                         "--out", folder]), 120)
         check(status == 0 and out.count("Written to") == 1, ranks, status, out[-300:], err)
         folders.append(folder)
     told = [json.loads(line) for line in read(folders[1], "metrics.jsonl").splitlines()]
     told = [line for line in told if line["type"] == "run"]
-    check(all(line["ranks"] == 2 and line["rank_steps"] == 8 and line["rank_sent"] > 8 * line["parameters"] for line in told), told)
+    check(all(line["ranks"] == 2 and line["rank_steps"] == 2 * STEPS and line["rank_sent"] > 2 * STEPS * line["parameters"] for line in told), told)
     page = read(folders[1], "report.html").decode()
     check(">Ranks<" in page and '"conv1.shard3"' in page, "the report lacks its table of ranks, or the last shard")
-    check(len([name for name in os.listdir(folders[1]) if name.startswith("telemetry-")]) == 12, os.listdir(folders[1]))
+    tables = [name for name in os.listdir(folders[1]) if name.startswith("telemetry-")]
+    check(len(tables) == 4 * len(FORMATS.split(",")), os.listdir(folders[1]))
     shown = subprocess.run([FLEXLAB, "report", folders[1], "--out", os.path.join(place, "again")], capture_output=True, text=True)
     check(shown.returncode == 0 and ">Ranks<" in read(place, "again", "report.html").decode(), shown.stderr)
     for folder in folders[1:]:
@@ -244,7 +249,7 @@ def started_otherwise(engine, place):
 
 def program_killed(engine, place):
     whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
-    options = [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
+    options = [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--epochs", str(24 // STEPS), "--checkpoint-every", "2", "--quiet"]
     status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)
     check(status == 0, err)
     child = mpirun(engine, 2, [*options, "--out", pieces])

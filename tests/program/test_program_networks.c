@@ -3,10 +3,9 @@
  * of which this prints the table; and one answer to each sample whatever is around it, in any batch, by any number of
  * threads and by every kernel set.
  *
- *     test_program_networks               all of that, each batch by one number of threads, the reference kernels in
- *                                         one format
- *     test_program_networks long          each batch by every number of threads, more samples by the reference kernels
- *     test_program_networks NETWORK ...   for these alone
+ *     test_program_networks               all of that, each batch by one number of threads, each batch and each kernel
+ * set in fp32 or flex16+5, in turn from network to network test_program_networks long          each batch by every
+ * number of threads, more samples by the reference kernels test_program_networks NETWORK ...   for these alone
  *     test_program_networks cuda [NETWORK ...]   a device gives the processor's answers, bit for bit, in every format
  */
 #include "check.h"
@@ -247,23 +246,26 @@ static void run_again(program *p, const struct record *r, int64_t samples, int64
     free_results(got);
 }
 
-/* Answers to the first samples, against those in the largest batch, by the reference kernels, too, if wanted. */
+/* Answers to the first samples, against those in the largest batch. turn: of every second batch and kernel set, which.
+ */
 static void check_one_answer(program *p, const char *name, const struct record *r, int64_t most, float *const *want,
-                             bool reference) {
+                             int turn) {
     static const char *const kernels[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const int64_t batches[] = {1, 2, 3, 7, most};
     const int64_t some = r->samples < 8 ? r->samples : 8;
     char what[200];
     for (int threads = 1; threads <= 3; threads++)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
-            if (batches[b] > most || (!every_pair && (int)b % 3 != threads - 1))
+            if (batches[b] > most || (!every_pair && ((int)b % 3 != threads - 1 || ((int)b + turn) % 2)))
                 continue;
             tensor_set_threads(threads);
             snprintf(what, sizeof what, "%s, batch %lld, %d threads", name, (long long)batches[b], threads);
             run_again(p, r, batches[b] == most ? r->samples : some, batches[b], want, what);
         }
     tensor_set_threads(0);
-    for (size_t k = reference ? 0 : 1; k < sizeof kernels / sizeof kernels[0]; k++) {
+    for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
+        if (!every_pair && ((int)k + turn) % 2)
+            continue;
         const int64_t few = k > 1 || every_pair ? 3 : 1; /* plain C is slow */
         tensor_set_backend(kernels[k]);
         snprintf(what, sizeof what, "%s, kernels %s", name, kernels[k]);
@@ -319,10 +321,10 @@ static void check_network(const struct network *n) {
             CHECK(error <= within, "%s: an error of %.2e, expected at most %.0e", n->file, error, within);
             check_formats(n, &r, most, fp32);
             snprintf(name, sizeof name, "%s in fp32", n->file);
-            check_one_answer(p, name, &r, most, fp32, every_pair || (n - networks) % 2);
+            check_one_answer(p, name, &r, most, fp32, (int)(n - networks) + 1);
             if (set_format(p, &r, most, "flex16+5") && run(p, &r, r.samples, most, flex)) {
                 snprintf(name, sizeof name, "%s in flex16+5", n->file);
-                check_one_answer(p, name, &r, most, flex, every_pair || (n - networks) % 2 == 0);
+                check_one_answer(p, name, &r, most, flex, (int)(n - networks));
             }
         }
         free_results(fp32);

@@ -61,9 +61,8 @@ ptx_test(gpu_ops_ptx_unknown test_gpu_ops 5 1 transfers ENVIRONMENT FLEXLAB_PTX_
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
-ptx_test(gpu_products_ptx test_gpu_products 1 90)
-ptx_test(gpu_products_ptx_checked test_gpu_products 4 30 ENVIRONMENT ${ptx_all})
-ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_ptx test_gpu_products 1 60 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_ptx_checked test_gpu_products 4 15 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
 ptx_test(gpu_products_ptx_checked_long test_gpu_products 2 60 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_banks_long test_gpu_products 1 60 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
@@ -71,7 +70,7 @@ ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_
 ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
 foreach(gpu a100 h100)
-    ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 12 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
+    ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 8 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
     ptx_test(gpu_products_fast_${gpu}_ptx_long test_gpu_products 5 48 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
 endforeach()
 

@@ -109,7 +109,9 @@ static void check_conv2d(const struct fl_format *format) {
                 exact_conv2d);
 }
 
-int main(void) {
+/* test_fused [ROUNDS] */
+int main(int argc, char **argv) {
+    const int rounds = argc > 1 ? atoi(argv[1]) : 300;
     const char *text = getenv("FLEXLAB_TEST_SEED");
     const uint64_t first = text ? strtoull(text, NULL, 0) : 20170711;
     printf("seed %" PRIu64 "\n", first);
@@ -118,7 +120,7 @@ int main(void) {
         if (format->arithmetic != FL_ARITHMETIC_SHARED)
             continue;
         seed = first;
-        for (int round = 0; round < 300; round++) {
+        for (int round = 0; round < rounds; round++) {
             check_matmul(format);
             check_conv2d(format);
         }
