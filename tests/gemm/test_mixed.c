@@ -1,6 +1,7 @@
 /* test_mixed.c - matmuls whose operands and result are of different formats, against arithmetic by hand: all pairs of
  * operands, all results, transposed, fused, batched; exponents at both ends, both kinds of predictors, every rounding,
  * instruction set and number of threads. */
+#include "kernel_sets.h"
 #include "mixed_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -41,14 +42,6 @@ static tensor_status multiply(const struct problem *p, tensor *y, const tensor *
 static tensor_format random_format(bool shared) {
     return shared ? (random_between(0, 1) ? FMT_DFP16 : FMT_FLEX16_5) : all_formats[random_between(0, 2)];
 }
-
-static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
-enum { BACKENDS = sizeof backends / sizeof *backends };
-#ifdef FL_AMX_EMULATED
-enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other kernel sets have a test of their own */
-#else
-enum { FIRST_BACKEND = 0 };
-#endif
 
 /* One product, on every instruction set, twice into the same result: the first write measures, the second has a
  * history. */

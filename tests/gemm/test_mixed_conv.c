@@ -1,6 +1,7 @@
 /* test_mixed_conv.c - convolutions and their gradients whose operands and result are of different formats, against
  * arithmetic by hand, on every instruction set: strides, padding, dilation, groups, filters that join bias, residual
  * and ReLU. */
+#include "kernel_sets.h"
 #include "mixed_witness.h"
 #include "square.h"
 #include "flexlab/tensor_blocks.h"
@@ -91,14 +92,6 @@ static tensor_status convolve(const struct convolution *v, enum way way, tensor 
         return tensor_conv2d_weight_grad(y, a, b, STEPS(v->how));
     return tensor_conv2d_fused(y, a, b, STEPS(v->how), &joined);
 }
-
-static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
-enum { BACKENDS = sizeof backends / sizeof *backends };
-#ifdef FL_AMX_EMULATED
-enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other kernel sets have a test of their own */
-#else
-enum { FIRST_BACKEND = 0 };
-#endif
 
 static void check_convolution(tensor_format fa, tensor_format fb, tensor_format fy, enum way way) {
     const struct convolution v = random_convolution(random_between(0, 1));
