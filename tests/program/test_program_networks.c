@@ -3,9 +3,11 @@
  * of which this prints the table; and one answer to each sample whatever is around it, in any batch, by any number of
  * threads and by every kernel set.
  *
- *     test_program_networks               all of that, each batch by one number of threads, each batch and each kernel
- * set in fp32 or flex16+5, in turn from network to network test_program_networks long          each batch by every
- * number of threads, more samples by the reference kernels test_program_networks NETWORK ...   for these alone
+ *     test_program_networks               all of that, each batch by one number of threads, each batch and kernel set
+ *                                         in fp32 or flex16+5, in turn from network to network
+ *     test_program_networks long          each batch by every number of threads, every pair of these, more samples by
+ *                                         the reference kernels
+ *     test_program_networks NETWORK ...   for these alone
  *     test_program_networks cuda [NETWORK ...]   a device gives the processor's answers, bit for bit, in every format
  */
 #include "check.h"
